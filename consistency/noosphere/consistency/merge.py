@@ -1,0 +1,281 @@
+"""Merge types: records changed by operations that always apply, so nobody has to retry.
+
+Each type has a *state* (what is stored, canonical JSON bytes) and a *rendering* (what readers see,
+JSON bytes). Operations take no precondition and can fail only by type, size or limit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from .context import CausalContext
+from .errors import Reason, Refusal, invalid, too_large
+
+COUNTER_MAX = (1 << 63) - 1
+
+
+class MergeType(IntEnum):
+    """The type of a record that is changed by merge operations."""
+
+    NONE = 0
+    COUNTER = 1
+    SET = 2
+    MAX = 3
+    MIN = 4
+    MAP = 5
+    LOG = 6
+
+
+@dataclass(frozen=True, slots=True)
+class CounterAdd:
+    """Adds ``delta`` to a signed 64-bit counter."""
+
+    delta: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetUpdate:
+    """Adds and removes JSON values; removal drops the adds that ``context`` covers (None: all)."""
+
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    context: CausalContext | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """Raises a maximum or lowers a minimum; ``value`` is a JSON number or string."""
+
+    value: str
+    largest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MapUpdate:
+    """Sets fields to JSON values and removes fields."""
+
+    set: Mapping[str, str]
+    remove: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogAppend:
+    """Appends JSON values; keeps the newest ``entries_max`` (0: as many as fit)."""
+
+    entries: tuple[str, ...]
+    entries_max: int = 0
+
+
+MergeOp = CounterAdd | SetUpdate | Extreme | MapUpdate | LogAppend
+
+
+class Merged(NamedTuple):
+    """A merge type's new state, and how many log entries were ever dropped."""
+
+    state: bytes
+    trimmed: int = 0
+
+
+def type_of(op: MergeOp) -> MergeType:
+    """Returns the record type that ``op`` works on."""
+    match op:
+        case CounterAdd():
+            return MergeType.COUNTER
+        case SetUpdate():
+            return MergeType.SET
+        case Extreme(largest=True):
+            return MergeType.MAX
+        case Extreme():
+            return MergeType.MIN
+        case MapUpdate():
+            return MergeType.MAP
+        case LogAppend():
+            return MergeType.LOG
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def parse_json(field: str, text: str | bytes) -> Any:
+    """Parses JSON, refusing what RFC 8259 refuses (``NaN`` and friends) and lone surrogates.
+
+    Raises:
+        Refusal: INVALID_FIELD, naming ``field``.
+    """
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise invalid(field, f"is not JSON: {error}") from None
+    return value
+
+
+def dump_json(value: Any) -> bytes:
+    """Returns compact JSON text in UTF-8, keys in the order given."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def apply(op: MergeOp, state: bytes | None, bytes_max: int) -> Merged:
+    """Applies an operation.
+
+    Args:
+        op: the operation; its type must be the record's.
+        state: the record's state with real revisions, or None to start empty.
+        bytes_max: limit for the rendering, in bytes.
+
+    Returns:
+        The new state; revision 0 in it stands for the present commit.
+
+    Raises:
+        Refusal: INVALID_FIELD (malformed operand), MERGE_TYPE_MISMATCH (operand of another kind than
+            the value), VALUE_TOO_LARGE (the result does not fit).
+    """
+    match op:
+        case CounterAdd():
+            merged = _counter(op, state)
+        case SetUpdate():
+            merged = _set(op, state)
+        case Extreme():
+            merged = _extreme(op, state)
+        case MapUpdate():
+            merged = _map(op, state)
+        case LogAppend():
+            return _log(op, state, bytes_max)
+    size = len(render(type_of(op), merged.state))
+    if size > bytes_max:
+        raise too_large("merge", size, bytes_max)
+    return merged
+
+
+def _counter(op: CounterAdd, state: bytes | None) -> Merged:
+    total = op.delta + (json.loads(state) if state is not None else 0)
+    if abs(total) > COUNTER_MAX:
+        raise too_large("merge.counter_add.delta", total, COUNTER_MAX, "as the counter's new value")
+    return Merged(dump_json(total))
+
+
+def _set(op: SetUpdate, state: bytes | None) -> Merged:
+    # Only the newest add of an element is kept: contexts cover prefixes of the log, so a context that
+    # covers the newest add covers the older ones too.
+    elements: dict[str, tuple[Any, int]] = {}
+    for value, dot in json.loads(state) if state is not None else ():
+        elements[_canonical(value)] = (value, dot)
+    for text in op.remove:
+        name = _canonical(parse_json("merge.set_update.remove", text))
+        found = elements.get(name)
+        if found is not None and (op.context is None or op.context.covers(found[1])):
+            del elements[name]
+    for text in op.add:
+        value = parse_json("merge.set_update.add", text)
+        elements.pop(name := _canonical(value), None)
+        elements[name] = (value, 0)
+    return Merged(dump_json([[value, dot] for value, dot in elements.values()]))
+
+
+def _extreme(op: Extreme, state: bytes | None) -> Merged:
+    field = "merge.max" if op.largest else "merge.min"
+    value = parse_json(field, op.value)
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise invalid(field, "must be a JSON number or string")
+    if state is None:
+        return Merged(dump_json(value))
+    current = json.loads(state)
+    if isinstance(current, str) is not isinstance(value, str):
+        raise Refusal(Reason.MERGE_TYPE_MISMATCH, f"{field}: the record holds a {_kind(current)}, not a {_kind(value)}")
+    better = value > current if op.largest else value < current
+    return Merged(dump_json(value if better else current))
+
+
+def _kind(value: object) -> str:
+    return "string" if isinstance(value, str) else "number"
+
+
+def _map(op: MapUpdate, state: bytes | None) -> Merged:
+    fields: dict[str, Any] = json.loads(state) if state is not None else {}
+    for name in op.remove:
+        fields.pop(name, None)
+    for name, text in op.set.items():
+        fields[name] = parse_json(f"merge.map_update.set[{name!r}]", text)
+    return Merged(dump_json(fields))
+
+
+def _log(op: LogAppend, state: bytes | None, bytes_max: int) -> Merged:
+    held: dict[str, Any] = json.loads(state) if state is not None else {"e": [], "t": 0}
+    entries: list[Any] = held["e"]
+    fresh = [parse_json("merge.log_append.entries", text) for text in op.entries]
+    for value in fresh:
+        if (size := len(dump_json([value]))) > bytes_max:
+            raise too_large("merge.log_append.entries", size, bytes_max)
+    entries.extend(fresh)
+    keep = len(entries) if op.entries_max == 0 else min(op.entries_max, len(entries))
+    size, fitting = 1, 0
+    for value in reversed(entries[len(entries) - keep :]):
+        size += len(dump_json(value)) + 1
+        if size > bytes_max:
+            break
+        fitting += 1
+    trimmed = held["t"] + len(entries) - fitting
+    return Merged(dump_json({"e": entries[len(entries) - fitting :], "t": trimmed}), trimmed)
+
+
+def render(merge_type: MergeType, state: bytes) -> bytes:
+    """Returns what readers see of a state, as JSON bytes."""
+    match merge_type:
+        case MergeType.SET:
+            return dump_json([value for value, _ in json.loads(state)])
+        case MergeType.LOG:
+            return dump_json(json.loads(state)["e"])
+        case _:
+            return state
+
+
+def state_at(merge_type: MergeType, state: bytes, revision: int) -> bytes:
+    """Returns the state with revision 0 replaced by that of the commit that wrote it."""
+    if merge_type is not MergeType.SET:
+        return state
+    return dump_json([[value, dot or revision] for value, dot in json.loads(state)])
+
+
+def _all_elements(value: object) -> bool:
+    return isinstance(value, list)
+
+
+_SHAPES: dict[MergeType, tuple[str, Callable[[Any], bool]]] = {
+    MergeType.COUNTER: (
+        "a 64-bit whole number",
+        lambda v: isinstance(v, int) and not isinstance(v, bool) and abs(v) <= COUNTER_MAX,
+    ),
+    MergeType.SET: ("an array", _all_elements),
+    MergeType.MAX: ("a number or string", lambda v: isinstance(v, (int, float, str)) and not isinstance(v, bool)),
+    MergeType.MIN: ("a number or string", lambda v: isinstance(v, (int, float, str)) and not isinstance(v, bool)),
+    MergeType.MAP: ("an object", lambda v: isinstance(v, dict)),
+    MergeType.LOG: ("an array", _all_elements),
+}
+
+
+def state_from_value(merge_type: MergeType, data: bytes) -> bytes:
+    """Returns the state for a plain put on a typed record.
+
+    Raises:
+        Refusal: INVALID_FIELD if ``data`` is not JSON, MERGE_TYPE_MISMATCH if it has another shape.
+    """
+    value = parse_json("value", data)
+    wanted, fits = _SHAPES[merge_type]
+    if not fits(value):
+        raise Refusal(Reason.MERGE_TYPE_MISMATCH, f"value: a {merge_type.name} record holds {wanted}")
+    match merge_type:
+        case MergeType.SET:
+            unique = {_canonical(element): element for element in value}
+            return dump_json([[element, 0] for element in unique.values()])
+        case MergeType.LOG:
+            return dump_json({"e": value, "t": 0})
+        case _:
+            return dump_json(value)

@@ -1,0 +1,121 @@
+"""Names of namespaces, keys, collections and actors.
+
+Any Unicode text is a name as long as it has no control characters and no empty ``/`` segment; no
+character is a wildcard or an escape anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from functools import lru_cache
+
+from .errors import invalid, too_large
+from .limits import AGENT_ID_BYTES_MAX, KEY_BYTES_MAX, KEY_DEPTH_MAX, NAMESPACE_BYTES_MAX
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+class NamespaceKind(StrEnum):
+    """What a namespace is for, by the first segment of its name."""
+
+    AGENT = "agents"
+    SESSION = "sessions"
+    SHARED = "shared"
+    FACTS = "facts"
+
+
+def _check_text(field: str, text: str, bytes_max: int) -> None:
+    if not text:
+        raise invalid(field, "must not be empty")
+    if found := _CONTROL.search(text):
+        raise invalid(field, f"contains the control character U+{ord(found.group()):04X}")
+    if len(text) * 4 > bytes_max and (size := len(text.encode())) > bytes_max:
+        raise too_large(field, size, bytes_max)
+
+
+def _check_segments(field: str, text: str) -> None:
+    if text.startswith("/") or text.endswith("/") or "//" in text:
+        raise invalid(field, f"{text!r} has an empty segment between slashes")
+
+
+def check_key(key: str, field: str = "key") -> None:
+    """Checks a record's key.
+
+    Raises:
+        Refusal: INVALID_FIELD or VALUE_TOO_LARGE, naming ``field``.
+    """
+    _check_text(field, key, KEY_BYTES_MAX)
+    if "/" in key:
+        _check_segments(field, key)
+        if (depth := key.count("/")) > KEY_DEPTH_MAX:
+            raise too_large(field, depth, KEY_DEPTH_MAX, "collections above it")
+
+
+def check_collection(collection: str, field: str = "collection") -> None:
+    """Checks a collection: empty for the whole namespace, else a prefix that ends in a slash.
+
+    Raises:
+        Refusal: INVALID_FIELD or VALUE_TOO_LARGE, naming ``field``.
+    """
+    if not collection:
+        return
+    if not collection.endswith("/"):
+        raise invalid(field, f"{collection!r} must end in '/'")
+    _check_text(field, collection, KEY_BYTES_MAX)
+    _check_segments(field, collection[:-1])
+    if not collection[:-1]:
+        raise invalid(field, "'/' is not a collection; use the empty text for the whole namespace")
+    if (depth := collection.count("/")) > KEY_DEPTH_MAX:
+        raise too_large(field, depth, KEY_DEPTH_MAX, "levels")
+
+
+def ancestors(key: str) -> tuple[str, ...]:
+    """Returns every collection that contains ``key``, the whole namespace (empty text) first."""
+    found = [""]
+    at = key.find("/")
+    while at >= 0:
+        found.append(key[: at + 1])
+        at = key.find("/", at + 1)
+    return tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def check_namespace(namespace: str) -> tuple[NamespaceKind, str]:
+    """Checks a namespace's name.
+
+    Returns:
+        Its kind, and what follows the first slash (the agent, session, name or scope).
+
+    Raises:
+        Refusal: INVALID_FIELD or VALUE_TOO_LARGE.
+    """
+    _check_text("namespace", namespace, NAMESPACE_BYTES_MAX)
+    kind, _, rest = namespace.partition("/")
+    if kind not in set(NamespaceKind) or not rest:
+        raise invalid("namespace", f"{namespace!r} is not agents/…, sessions/…, shared/… or facts/…")
+    _check_segments("namespace", namespace)
+    return NamespaceKind(kind), rest
+
+
+def check_agent_id(agent_id: str, field: str = "agent_id") -> None:
+    """Checks an agent's stable name.
+
+    Raises:
+        Refusal: INVALID_FIELD or VALUE_TOO_LARGE, naming ``field``.
+    """
+    _check_text(field, agent_id, AGENT_ID_BYTES_MAX)
+    _check_segments(field, agent_id)
+    if "#" in agent_id:
+        raise invalid(field, f"{agent_id!r} contains '#', which separates agent and incarnation")
+
+
+def actor_name(agent_id: str, incarnation: int) -> str:
+    """Returns ``agent#incarnation``, as records show their writers."""
+    return f"{agent_id}#{incarnation}"
+
+
+def split_actor(actor: str) -> tuple[str, int]:
+    """Returns agent and incarnation of ``agent#incarnation``."""
+    agent_id, _, incarnation = actor.rpartition("#")
+    return agent_id, int(incarnation)

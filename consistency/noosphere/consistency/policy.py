@@ -1,0 +1,113 @@
+"""The rules of a namespace, and the patterns by which namespaces get them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from .errors import Refusal, invalid, too_large
+from .limits import (
+    ITEM_BYTES_DEFAULT,
+    ITEM_BYTES_MAX,
+    LOG_AGE_MS_DEFAULT,
+    LOG_BYTES_DEFAULT,
+    LOG_REVISIONS_DEFAULT,
+    RECORDS_DEFAULT,
+    TOMBSTONE_RETENTION_MS_MIN,
+)
+from .names import check_collection, check_namespace
+
+PREFIX_POLICIES_MAX = 16
+
+
+class ConflictPolicy(IntEnum):
+    """What happens to a write that did not see everything it would replace."""
+
+    REJECT = 1
+    SIBLINGS = 2
+    LAST_WRITER_WINS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class NamespacePolicy:
+    """The rules of a namespace. Sizes in bytes, times in milliseconds."""
+
+    conflict_policy: ConflictPolicy = ConflictPolicy.REJECT
+    prefix_policies: tuple[tuple[str, ConflictPolicy], ...] = ()
+    item_bytes_max: int = ITEM_BYTES_DEFAULT
+    records_max: int = RECORDS_DEFAULT
+    tombstone_retention_ms: int = TOMBSTONE_RETENTION_MS_MIN
+    log_age_ms_max: int = LOG_AGE_MS_DEFAULT
+    log_revisions_max: int = LOG_REVISIONS_DEFAULT
+    log_bytes_max: int = LOG_BYTES_DEFAULT
+
+    def for_key(self, key: str) -> ConflictPolicy:
+        """Returns the policy for ``key``: that of the longest collection that contains it."""
+        best, policy = -1, self.conflict_policy
+        for prefix, override in self.prefix_policies:
+            if len(prefix) > best and key.startswith(prefix):
+                best, policy = len(prefix), override
+        return policy
+
+    def check(self) -> None:
+        """Checks every bound.
+
+        Raises:
+            Refusal: INVALID_FIELD or VALUE_TOO_LARGE, naming the field.
+        """
+        if len(self.prefix_policies) > PREFIX_POLICIES_MAX:
+            raise too_large("policy.prefix_policies", len(self.prefix_policies), PREFIX_POLICIES_MAX, "entries")
+        for prefix, _ in self.prefix_policies:
+            if not prefix:
+                raise invalid("policy.prefix_policies.prefix", "must not be empty; use conflict_policy")
+            check_collection(prefix, "policy.prefix_policies.prefix")
+        _between("policy.item_bytes_max", self.item_bytes_max, 1, ITEM_BYTES_MAX)
+        _between("policy.records_max", self.records_max, 1, 10_000_000)
+        _between("policy.tombstone_retention", self.tombstone_retention_ms, TOMBSTONE_RETENTION_MS_MIN, 10**12, "ms")
+        _between("policy.log_age_max", self.log_age_ms_max, 1_000, 24 * 3600 * 1000, "ms")
+        _between("policy.log_revisions_max", self.log_revisions_max, 1, 10_000_000)
+        _between("policy.log_bytes_max", self.log_bytes_max, 1, 1 << 30)
+
+
+def _between(field: str, value: int, low: int, high: int, unit: str = "") -> None:
+    if not low <= value <= high:
+        raise invalid(field, f"{value} is not between {low} and {high} {unit}".rstrip())
+
+
+DEFAULT_POLICY = NamespacePolicy()
+
+
+class NamePattern(NamedTuple):
+    """Names to which rules apply: one exact name, or every name with a prefix."""
+
+    text: str
+    exact: bool
+
+    def check(self) -> None:
+        """Checks the pattern.
+
+        Raises:
+            Refusal: INVALID_FIELD.
+        """
+        if self.exact:
+            check_namespace(self.text)
+        elif "/" not in self.text:
+            raise invalid("pattern.prefix", f"{self.text!r} must begin with a kind and a slash, e.g. 'shared/'")
+        else:
+            try:
+                check_namespace(self.text.rstrip("/") + "/x" if self.text.endswith("/") else self.text)
+            except Refusal as refusal:
+                raise invalid("pattern.prefix", refusal.message) from None
+
+
+def resolve_policy(namespace: str, entries: Mapping[NamePattern, NamespacePolicy]) -> NamespacePolicy:
+    """Returns the rules of ``namespace``: its exact entry, else the longest prefix's, else the default."""
+    if (found := entries.get(NamePattern(namespace, True))) is not None:
+        return found
+    best, policy = -1, DEFAULT_POLICY
+    for pattern, candidate in entries.items():
+        if not pattern.exact and len(pattern.text) > best and namespace.startswith(pattern.text):
+            best, policy = len(pattern.text), candidate
+    return policy

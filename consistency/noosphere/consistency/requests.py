@@ -1,0 +1,147 @@
+"""Request memory: a retry of an applied call is answered, not executed again.
+
+Two kinds of id. Our client numbers its calls and says up to which one it has the answers, so the
+memory holds only what is under way. Any other client may send a UUID, remembered for two minutes.
+What is remembered is small (at most 256 bytes) and written in the same atomic step as the commit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from typing import NamedTuple
+
+from .errors import Reason, Refusal, exhausted
+from .limits import CLIENT_REQUEST_AGE_MS, REQUESTS_PER_CLIENT_MAX, UUID_REQUEST_AGE_MS, UUID_REQUESTS_MAX
+
+
+class RequestRef(NamedTuple):
+    """Identifies a mutating call.
+
+    Attributes:
+        client: the caller's ``agent#incarnation``, or empty for a UUID.
+        sequence: position in the client's sequence, from 1; 0 for a UUID.
+        answered_through: every call up to this one has been answered.
+        uuid: the UUID, empty for a sequence.
+    """
+
+    client: str = ""
+    sequence: int = 0
+    answered_through: int = 0
+    uuid: str = ""
+
+
+class Remembered(NamedTuple):
+    """An applied call."""
+
+    revision: int
+    fingerprint: bytes
+    reply: bytes
+    time_ms: int
+
+
+def fingerprint(*parts: object) -> bytes:
+    """Returns 16 bytes that stand for a request's meaning: no tokens, no deadlines.
+
+    Parts are length-prefixed by their ``repr``, so no two different requests share one.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        text = repr(part).encode("utf-8", "surrogatepass")
+        digest.update(len(text).to_bytes(4, "big"))
+        digest.update(text)
+    return digest.digest()
+
+
+class RequestMemory:
+    """The remembered requests of one namespace. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._clients: OrderedDict[str, dict[int, Remembered]] = OrderedDict()
+        self._uuids: OrderedDict[str, Remembered] = OrderedDict()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def find(self, ref: RequestRef, now_ms: int) -> Remembered | None:
+        """Returns the remembered call, None if it is unknown or too old."""
+        if ref.uuid:
+            found = self._uuids.get(ref.uuid)
+            age_max = UUID_REQUEST_AGE_MS
+        else:
+            found = self._clients.get(ref.client, {}).get(ref.sequence)
+            age_max = CLIENT_REQUEST_AGE_MS
+        return found if found is not None and found.time_ms + age_max > now_ms else None
+
+    def check_room(self, ref: RequestRef, now_ms: int) -> None:
+        """Checks that one more call can be remembered.
+
+        Raises:
+            Refusal: LIMIT_EXCEEDED.
+        """
+        if ref.uuid:
+            self._expire(now_ms)
+            if len(self._uuids) >= UUID_REQUESTS_MAX:
+                raise exhausted(
+                    "request_id.uuid", len(self._uuids), UUID_REQUESTS_MAX, "too many requests in 2 minutes"
+                )
+            return
+        held = self._clients.get(ref.client)
+        if held is not None and len(held) >= REQUESTS_PER_CLIENT_MAX:
+            waiting = sum(1 for sequence in held if sequence > ref.answered_through)
+            if waiting >= REQUESTS_PER_CLIENT_MAX:
+                raise exhausted("request_id.sequence", waiting, REQUESTS_PER_CLIENT_MAX, "too many unanswered requests")
+
+    def remember(self, ref: RequestRef, call: Remembered) -> None:
+        """Remembers an applied call and forgets what its client has answers to."""
+        if ref.uuid:
+            self._count += ref.uuid not in self._uuids
+            self._uuids[ref.uuid] = call
+        else:
+            held = self._clients.setdefault(ref.client, {})
+            self._clients.move_to_end(ref.client)
+            # Sequences arrive nearly in order, so the answered ones are at the front.
+            answered = [s for s in held if s <= ref.answered_through]
+            for sequence in answered:
+                del held[sequence]
+            self._count += 1 - len(answered) - (ref.sequence in held)
+            held[ref.sequence] = call
+        self._expire(call.time_ms)
+
+    def forget_client(self, client: str) -> None:
+        """Drops everything of an incarnation that has ended."""
+        self._count -= len(self._clients.pop(client, ()))
+
+    def items(self) -> list[tuple[RequestRef, Remembered]]:
+        """Returns everything, for persisting; :meth:`remember` in this order restores it."""
+        found = [
+            (RequestRef(client, sequence), call)
+            for client, held in self._clients.items()
+            for sequence, call in held.items()
+        ]
+        return found + [(RequestRef(uuid=uuid), call) for uuid, call in self._uuids.items()]
+
+    def _expire(self, now_ms: int) -> None:
+        while self._uuids:
+            uuid, call = next(iter(self._uuids.items()))
+            if call.time_ms + UUID_REQUEST_AGE_MS > now_ms:
+                break
+            del self._uuids[uuid]
+            self._count -= 1
+        # Clients are ordered by their newest call: the first one is the one idle longest.
+        while self._clients:
+            client, held = next(iter(self._clients.items()))
+            if max(call.time_ms for call in held.values()) + CLIENT_REQUEST_AGE_MS > now_ms:
+                break
+            self.forget_client(client)
+
+
+def check_replay(found: Remembered, wanted: bytes) -> None:
+    """Checks that a remembered call is the one that is being retried.
+
+    Raises:
+        Refusal: REQUEST_ID_REUSED.
+    """
+    if found.fingerprint != wanted:
+        raise Refusal(Reason.REQUEST_ID_REUSED, "request_id: already used by a different request")

@@ -1,0 +1,107 @@
+"""The coordinator port: incarnations, epochs, and rules by name pattern.
+
+What must be agreed on by every replica and changes rarely. The embedded driver serves one process;
+etcd serves a fleet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from noosphere.consistency import NamePattern, NamespacePolicy
+
+
+class Incarnation(NamedTuple):
+    """One life of an agent. Numbers come from one persisted counter, so they order all incarnations."""
+
+    agent_id: str
+    number: int
+
+
+class PolicyTable(NamedTuple):
+    """Rules by pattern, with the version of the whole table."""
+
+    config_version: int
+    entries: Mapping[NamePattern, NamespacePolicy]
+
+
+class EpochRecord(NamedTuple):
+    """When and why an epoch began, and what was recovered, in words."""
+
+    epoch: int
+    started_ms: int
+    cause: str
+    recovered: str
+
+
+class Coordinator(Protocol):
+    """What every coordination backend provides.
+
+    A lapsed lease makes an agent no longer *active*, so somebody else may open it; it does not end
+    the incarnation. What ends one is CloseAgent, or a newer incarnation of the same agent.
+    """
+
+    async def open_agent(self, agent_id: str, takeover: bool) -> Incarnation:
+        """Begins an incarnation, ending any earlier one.
+
+        Raises:
+            Refusal: AGENT_ACTIVE, if the present incarnation's lease is alive and not ``takeover``.
+        """
+        ...
+
+    async def keep_agent(self, incarnation: Incarnation) -> None:
+        """Renews a lease.
+
+        Raises:
+            Refusal: STALE_INCARNATION.
+        """
+        ...
+
+    async def close_agent(self, incarnation: Incarnation) -> None:
+        """Ends an incarnation.
+
+        Raises:
+            Refusal: STALE_INCARNATION.
+        """
+        ...
+
+    def touch(self, incarnation: Incarnation) -> bool:
+        """Renews the lease if the incarnation is current; returns whether it is. Never waits."""
+        ...
+
+    async def latest(self, agent_id: str) -> int:
+        """Returns the number of the agent's newest incarnation, 0 if it was never opened."""
+        ...
+
+    def active_count(self) -> int:
+        """Returns how many agents have a living lease."""
+        ...
+
+    def policies(self) -> PolicyTable:
+        """Returns the rules as this process knows them. Never waits."""
+        ...
+
+    async def refresh(self) -> PolicyTable:
+        """Reads the rules anew; used when a commit says that they are out of date."""
+        ...
+
+    async def set_policy(self, pattern: NamePattern, policy: NamespacePolicy | None) -> int:
+        """Sets or (None) removes a pattern's rules; returns the new configuration version.
+
+        Raises:
+            Refusal: LIMIT_EXCEEDED, above 10,000 patterns.
+        """
+        ...
+
+    async def epochs(self) -> tuple[EpochRecord, ...]:
+        """Returns every epoch, oldest first."""
+        ...
+
+    async def begin_epoch(self, cause: str, recovered: str, at_least: int) -> int:
+        """Begins an epoch above every earlier one and not below ``at_least``; returns it."""
+        ...
+
+    async def close(self) -> None:
+        """Releases leases and files."""
+        ...
