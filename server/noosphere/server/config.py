@@ -1,0 +1,204 @@
+"""The server's configuration: one typed model, read from a TOML file, the environment and flags.
+
+Later wins: default, file, environment (``NOOSPHERE_<KEY>``), flag. An unknown key is an error that names
+file and key. :class:`Settings` itself reads nothing but its arguments, so that a test or an embedding
+program gets what it asked for; only :func:`load` looks at the world.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, SecretBytes, SecretStr, ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+ENV_PREFIX = "NOOSPHERE_"
+# Read by the client and the CLI, or by `load` itself: not keys of the server's configuration.
+_OTHER_VARIABLES = frozenset({"NOOSPHERE_SERVER", "NOOSPHERE_AGENT", "NOOSPHERE_CONFIG"})
+# Kubernetes sets these in every pod beside a Service named `noosphere`; nobody meant them as configuration.
+_SERVICE_LINK = re.compile(r"NOOSPHERE_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used; the message is one line that names source, key and problem."""
+
+
+def split_address(listen: str) -> tuple[str, int]:
+    """Splits ``host:port`` or ``[ipv6]:port``.
+
+    Returns:
+        The host without brackets, and the port, 0 to 65,535.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]+)):(\d{1,5})", listen, re.ASCII)
+    if match is None or int(match[3]) > 65_535:
+        raise ValueError(f"{listen!r} is not host:port with a port from 0 to 65535")
+    return match[1] or match[2], int(match[3])
+
+
+def _loopback_only(listen: str) -> str:
+    host, _ = split_address(listen)
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost"
+    if not loopback:
+        raise ValueError(
+            f"{host!r} is not a loopback address (127.0.0.1, [::1], localhost), "
+            "and this version has no authentication yet, so it serves no other"
+        )
+    return listen
+
+
+class Settings(BaseSettings):
+    """Everything that an operator can choose about a server.
+
+    Attributes and their defaults are documented on each field; ``noosphere config show`` prints the
+    effective values.
+    """
+
+    model_config = SettingsConfigDict(extra="forbid", frozen=True, env_prefix=ENV_PREFIX)
+
+    listen: Annotated[str, AfterValidator(_loopback_only)] = Field(
+        default="127.0.0.1:7443",
+        description="Address to serve on, as host:port. Loopback only. Port 0 lets the system choose one.",
+    )
+    data: Annotated[Path, AfterValidator(Path.expanduser)] = Field(
+        default=Path("noosphere-data"),
+        description="Folder that holds everything; created if missing, relative to the working directory.",
+    )
+    durability: Literal["fsync", "os"] = Field(
+        default="fsync",
+        description="What an acknowledged write survives: fsync a loss of power, os the end of the process.",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least severe log lines to print."
+    )
+    log_format: Literal["console", "json"] = Field(
+        default="console", description="Log lines for people, or one JSON object a line for programs."
+    )
+    reflection: bool = Field(default=False, description="Serve gRPC reflection, which describes the API to tools.")
+    memory_mib_max: int = Field(
+        default=1024,
+        ge=16,
+        le=1024 * 1024,
+        description="Records and logs of idle namespaces leave memory above this many MiB.",
+    )
+    drain_seconds: float = Field(
+        default=10.0,
+        ge=0,
+        le=600,
+        description="On SIGTERM, how long running calls may take to finish.",
+    )
+    sweep_seconds: float = Field(
+        default=1.0,
+        ge=0.01,
+        le=3600,
+        description="Time between two sweeps for expired values and old tombstones.",
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Leaves the arguments as the only source; :func:`load` adds the others."""
+        return (init_settings,)
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """A configuration and where each of its values comes from.
+
+    Attributes:
+        settings: the values.
+        origins: for each key ``default``, the file's path, the environment variable or the flag.
+    """
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+
+def load(file: Path | None = None, flags: Mapping[str, Any] | None = None) -> Effective:
+    """Reads the configuration.
+
+    Args:
+        file: a TOML file; None: the one that ``NOOSPHERE_CONFIG`` names, if it is set.
+        flags: values by key, as given on the command line; None values count as not given.
+
+    Raises:
+        ConfigError: a file that cannot be read, an unknown key, or a value that is not allowed.
+    """
+    if file is None and (named := os.environ.get("NOOSPHERE_CONFIG")):
+        file = Path(named)
+    values: dict[str, Any] = {}
+    origins = dict.fromkeys(Settings.model_fields, "default")
+    if file is not None:
+        for key, value in _read_file(file).items():
+            values[key], origins[key] = value, str(file)
+    for key, value in _read_environment().items():
+        values[key], origins[key] = value, _variable(key)
+    for key, value in (flags or {}).items():
+        if value is not None:
+            values[key], origins[key] = value, "--" + key.replace("_", "-")
+    try:
+        return Effective(Settings(**values), origins)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = str(first["loc"][0])
+        raise ConfigError(_explain(origins[key], key, first)) from None
+
+
+def _variable(key: str) -> str:
+    return ENV_PREFIX + key.upper()
+
+
+def _explain(origin: str, key: str, error: ErrorDetails) -> str:
+    where = origin if origin.startswith(("--", ENV_PREFIX)) else f"{origin}: {key}"
+    problem = error["msg"].removeprefix("Value error, ")
+    # Our own validators name the value themselves; a secret must not be repeated by anybody.
+    secret = Settings.model_fields[key].annotation in (SecretStr, SecretBytes)
+    given = "" if secret or error["type"] == "value_error" else f", not {error['input']!r}"
+    return f"{where}: {problem[:1].lower()}{problem[1:]}{given}"
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    try:
+        with file.open("rb") as stream:
+            values = tomllib.load(stream)
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: is not TOML: {error}") from None
+    for key in values:
+        if key not in Settings.model_fields:
+            raise ConfigError(f"{file}: unknown key {key!r}; known are {', '.join(Settings.model_fields)}")
+    return values
+
+
+def _read_environment() -> dict[str, Any]:
+    known = {_variable(key) for key in Settings.model_fields} | _OTHER_VARIABLES
+    for name in os.environ:
+        if name.startswith(ENV_PREFIX) and name not in known and not _SERVICE_LINK.fullmatch(name):
+            raise ConfigError(f"{name}: unknown environment variable; known are {', '.join(sorted(known))}")
+    # Case-sensitive names would not match upper-case variables; an empty variable counts as not set.
+    return EnvSettingsSource(Settings, case_sensitive=False, env_prefix=ENV_PREFIX, env_ignore_empty=True)()
