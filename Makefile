@@ -1,0 +1,70 @@
+# Everything a developer or a CI job does. Needs Python >= 3.11 and make; `make setup` brings the rest.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.noosphere-setup
+PYTEST_ARGS ?=
+SERVE_ARGS ?=
+DEMO_ARGS ?=
+BENCH_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run demo test check proto proto-baseline cli-reference bench lock clean
+
+help: ## List the targets
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
+
+setup: $(STAMP) ## Make the virtual environment (skipped when up to date)
+
+# The stamp is younger than what it was made from, or pip runs again; a half-made environment has none.
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "$(PYTHON) is too old: Python 3.11 or newer is needed (make setup PYTHON=…)")'
+	rm -f $@
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@
+
+run: setup ## Serve with default settings (SERVE_ARGS="--listen 127.0.0.1:0")
+	$(BIN)/noosphere serve $(SERVE_ARGS)
+
+demo: setup ## Eight agents on one job, compared with the serial result (DEMO_ARGS="--json")
+	$(BIN)/noosphere demo $(DEMO_ARGS)
+
+test: setup ## Run the tests (PYTEST_ARGS="-k name")
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+check: setup ## Everything that needs no running: style, types, layers, contract, generated files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_layout.py
+	cd protos && ../$(BIN)/buf lint
+	cd protos && ../$(BIN)/buf format --exit-code --diff
+	cd protos && ../$(BIN)/buf breaking --against baseline.binpb
+	$(BIN)/python scripts/gen_protos.py --check
+	$(BIN)/python scripts/gen_cli_reference.py --check
+
+proto: setup ## Generate the stubs from the .proto files
+	cd protos && ../$(BIN)/buf format --write
+	$(BIN)/python scripts/gen_protos.py
+
+proto-baseline: setup ## Accept the present contract as what later ones must not break (at a release)
+	cd protos && ../$(BIN)/buf build --exclude-source-info --output baseline.binpb
+
+cli-reference: setup ## Generate docs/cli.md from the CLI
+	$(BIN)/python scripts/gen_cli_reference.py
+
+bench: setup ## Measure, and write docs/benchmarks.md
+	$(BIN)/python -m tests.bench $(BENCH_ARGS)
+
+# weaviate-client, an extra to come, needs grpcio < 1.80 and protobuf < 7; one lock has to serve every extra.
+lock: setup ## Pin every dependency anew in requirements.lock
+	printf '%s\n' 'grpcio<1.80' 'protobuf<7' | $(BIN)/uv pip compile pyproject.toml --all-extras --constraints - \
+		--python-version 3.11 --upgrade --generate-hashes --no-annotate --no-header --no-emit-index-url \
+		--no-emit-package noosphere --quiet --output-file requirements.lock
+
+clean: ## Remove everything that was made, except data folders
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
