@@ -1,0 +1,44 @@
+"""Options that many commands share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ServerOption = Annotated[
+    str | None,
+    typer.Option("--server", metavar="HOST:PORT", help="The server. [env: NOOSPHERE_SERVER; default: 127.0.0.1:7443]"),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs, one document per line.")]
+AgentOption = Annotated[
+    str | None,
+    typer.Option("--agent", metavar="NAME", help="Act as this agent. [default: a new one under cli/, an operator]"),
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="A TOML file with settings. [env: NOOSPHERE_CONFIG]"),
+]
+NamespaceArgument = Annotated[str, typer.Argument(help="The namespace, e.g. shared/launch.", show_default=False)]
+KeyArgument = Annotated[str, typer.Argument(help="The key, e.g. plan/next.", show_default=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """The shared options as given before the command, or after it, which wins."""
+
+    server: str | None = None
+    as_json: bool = False
+    agent: str | None = None
+
+
+def common(ctx: typer.Context, server: str | None = None, as_json: bool = False, agent: str | None = None) -> Common:
+    """Joins a command's own shared options with those given before the command's name."""
+    given = ctx.find_object(Common) or Common()
+    return Common(
+        server=server if server is not None else given.server,
+        as_json=as_json or given.as_json,
+        agent=agent if agent is not None else given.agent,
+    )

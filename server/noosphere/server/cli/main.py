@@ -1,0 +1,71 @@
+"""Assembles the command line and runs it.
+
+One module holds one group of commands; each imports what it needs when it is called, so that completion and
+`--help` answer at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import traceback
+from collections.abc import Sequence
+
+import typer
+from typer.main import get_command
+
+from . import serving
+from .common import AgentOption, Common, JsonOption, ServerOption
+from .exits import EXIT_CODES_HELP, CliError, ExitCode, report
+
+app = typer.Typer(
+    name="noosphere",
+    help="Shared working memory for fleets of LLM agents that cannot silently lose an update.",
+    epilog=EXIT_CODES_HELP,
+    # Plain help and errors: the same on a terminal, in a pipe and in the reference.
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+app.add_typer(serving.app)
+app.add_typer(serving.config_app, name="config")
+
+
+@app.callback()
+def _root(
+    ctx: typer.Context, server: ServerOption = None, as_json: JsonOption = False, agent: AgentOption = None
+) -> None:
+    ctx.obj = Common(server, as_json, agent)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command.
+
+    Args:
+        arguments: the command line without the program's name.
+
+    Returns:
+        The exit code, see :class:`ExitCode`.
+    """
+    command = get_command(app)
+    # Decided here because a command line that cannot be parsed has to be answered in the right form, too.
+    as_json = "--json" in itertools.takewhile(lambda argument: argument != "--", arguments)
+    try:
+        code = command.main(list(arguments) or ["--help"], prog_name="noosphere", standalone_mode=False)
+        # Typer gives back the code of `Exit`, or what the command returned.
+        return code if isinstance(code, int) else ExitCode.OK
+    except CliError as error:
+        return report(error, as_json=as_json)
+    except typer.TyperException as error:
+        return report(CliError(ExitCode.USAGE, _one_line(error), "USAGE"), as_json=as_json)
+    except typer.Abort:
+        return report(CliError(ExitCode.INTERRUPTED, "aborted, nothing was done", "ABORTED"), as_json=as_json)
+    except Exception:
+        traceback.print_exc()
+        return ExitCode.BUG
+
+
+def _one_line(error: typer.TyperException) -> str:
+    text = " ".join(error.format_message().replace("Value error, ", "").split()).rstrip(".")
+    context = getattr(error, "ctx", None)
+    where = f" (see `{context.command_path} --help`)" if context is not None else ""
+    return text[:1].lower() + text[1:] + where

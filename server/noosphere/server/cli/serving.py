@@ -1,0 +1,68 @@
+"""`noosphere serve` and `noosphere config show`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import typer
+
+from .common import ConfigOption, JsonOption, common
+from .exits import CliError, ExitCode, usage
+from .output import compact, print_json, print_line, print_table
+from .settings_options import FLAGS, SettingsCommand
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from noosphere.server.config import Effective
+
+app = typer.Typer()
+config_app = typer.Typer(help="The server's configuration.")
+
+
+@app.command(cls=SettingsCommand)
+def serve(ctx: typer.Context, config: ConfigOption = None) -> None:
+    """Serve until SIGTERM or Ctrl-C.
+
+    Without any option everything runs in this process and is kept in ./noosphere-data.
+    Later wins: defaults, the file, the environment (NOOSPHERE_DATA and so on), options.
+    """
+    from noosphere.server.app import StartupError
+    from noosphere.server.app import serve as serve_until_stopped
+
+    settings = _load(ctx, config).settings
+    try:
+        code = asyncio.run(
+            serve_until_stopped(settings, ready=lambda address: print_line(f"noosphere serves on {address}"))
+        )
+    except StartupError as error:
+        raise CliError(ExitCode.CANNOT_SERVE, str(error), "CANNOT_SERVE") from None
+    raise typer.Exit(code)
+
+
+@config_app.command(cls=SettingsCommand)
+def show(ctx: typer.Context, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Show the effective value of every key and where it comes from.
+
+    Takes the options of `serve`, to try what they would do. Secrets are masked.
+    """
+    effective = _load(ctx, config)
+    values = effective.settings.model_dump(mode="json")
+    if common(ctx, as_json=as_json).as_json:
+        print_json({key: {"value": value, "origin": effective.origins[key]} for key, value in values.items()})
+    else:
+        rows = [
+            (key, value if isinstance(value, str) else compact(value), effective.origins[key])
+            for key, value in values.items()
+        ]
+        print_table(("KEY", "VALUE", "FROM"), rows, empty="")
+
+
+def _load(ctx: typer.Context, config: Path | None) -> Effective:
+    from noosphere.server.config import ConfigError, load
+
+    try:
+        return load(config, ctx.meta[FLAGS])
+    except ConfigError as error:
+        raise usage(str(error)) from None

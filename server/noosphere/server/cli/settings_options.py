@@ -1,0 +1,61 @@
+"""Gives a command one option for every key of the server's configuration.
+
+The keys, their types and their descriptions are those of :class:`noosphere.server.config.Settings`, so a new
+key has its flag at once. Importing that model takes longer than all other start-up work of the CLI together;
+therefore such a command completes itself only when it is called or asked for help.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from typer.core import TyperCommand
+from typer.main import get_command
+
+# Where a completed command finds its flags in `Context.meta`.
+FLAGS = "noosphere.flags"
+
+
+class SettingsCommand(TyperCommand):
+    """A command whose function takes ``ctx`` and finds the values of the flags in ``ctx.meta[FLAGS]``."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Parses arguments as the completed command does."""
+        return self.complete().make_context(info_name, args, parent, **extra)
+
+    def complete(self) -> Any:
+        """Returns the command with an option for every key."""
+        assert self.callback is not None
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        app.command(self.name)(_with_settings(inspect.unwrap(self.callback)))
+        return get_command(app)
+
+
+def _with_settings(function: Callable[..., None]) -> Callable[..., None]:
+    from noosphere.server.config import Settings
+
+    @functools.wraps(function)
+    def command(**values: Any) -> None:
+        values["ctx"].meta[FLAGS] = {key: values.pop(key) for key in Settings.model_fields}
+        function(**values)
+
+    own = get_type_hints(function, include_extras=True)
+    parameters = [
+        parameter.replace(annotation=own[name], kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, parameter in inspect.signature(function).parameters.items()
+    ]
+    for key, field in Settings.model_fields.items():
+        help_text = f"{field.description} [default: {_show(field.default)}]"
+        annotation: Any = Annotated[field.annotation | None, typer.Option(help=help_text)]  # type: ignore[operator]
+        parameters.append(inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
+
+
+def _show(default: object) -> str:
+    return str(default).lower() if isinstance(default, bool) else str(default)
