@@ -275,12 +275,13 @@ class Compacted(NamedTuple):
 
 
 class NamespaceSummary(NamedTuple):
-    """A namespace in a listing, without loading it."""
+    """A namespace in a listing, without loading it; ``loaded`` tells whether it is in memory anyway."""
 
     ref: NamespaceRef
     deleted: bool
     head: int
     next_due_ms: int
+    loaded: bool = True
 
 
 class NamespaceStats(NamedTuple):

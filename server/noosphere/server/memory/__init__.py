@@ -1,0 +1,71 @@
+"""Shared working memory: records, transactions, watches, task boards, agents and namespaces.
+
+These services know the ports and the pure rules, neither drivers nor gRPC.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from ..ports.coordinator import Coordinator
+from ..ports.runtime import Clock
+from ..ports.store import WorkingStore
+from .agents import Agents
+from .core import Core
+from .namespaces import Namespaces
+from .reads import Reads
+from .signals import HeadSignals
+from .tasks import Tasks
+from .upkeep import Upkeep
+from .watches import Watches
+from .writes import Writes
+
+__all__ = ["Memory"]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The services of one process, wired together."""
+
+    core: Core
+    reads: Reads
+    writes: Writes
+    tasks: Tasks
+    watches: Watches
+    agents: Agents
+    namespaces: Namespaces
+    upkeep: Upkeep
+    signals: HeadSignals
+
+    @classmethod
+    def build(
+        cls,
+        store: WorkingStore,
+        coordinator: Coordinator,
+        *,
+        clock: Clock,
+        agent_lease_ms: int,
+        sweep_interval_ms: int,
+    ) -> Memory:
+        """Returns the services on the given ports."""
+        core = Core(store, coordinator)
+        signals = HeadSignals()
+        return cls(
+            core=core,
+            reads=Reads(core),
+            writes=Writes(core),
+            tasks=Tasks(core, signals),
+            watches=Watches(core, signals, clock),
+            agents=Agents(core, agent_lease_ms),
+            namespaces=Namespaces(core),
+            upkeep=Upkeep(core, clock, sweep_interval_ms),
+            signals=signals,
+        )
+
+    def start(self) -> tuple[asyncio.Task[None], ...]:
+        """Starts the background work; the caller cancels it."""
+        return (
+            asyncio.create_task(self.signals.run(self.core.store.heads()), name="noosphere-heads"),
+            asyncio.create_task(self.upkeep.run(), name="noosphere-upkeep"),
+        )

@@ -1,0 +1,115 @@
+"""What every memory service shares: finding a namespace, its rules, and who calls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from noosphere.consistency import (
+    Circumstances,
+    NamespacePolicy,
+    NamespaceState,
+    Reason,
+    Refusal,
+    check_namespace,
+    resolve_policy,
+)
+
+from ..ports.coordinator import Coordinator
+from ..ports.store import NamespaceRef, NamespaceView, WorkingStore
+from .access import is_private_to, require_access
+from .directory import Directory
+from .types import Call
+
+_RULES_CACHE_MAX = 65_536
+
+
+class Rules(NamedTuple):
+    """A namespace's rules and the configuration version that they come from."""
+
+    policy: NamespacePolicy
+    config_version: int
+
+
+class Core:
+    """Ports and small caches shared by the services of one process.
+
+    Attributes:
+        store: the working store.
+        coordinator: incarnations, rules, epochs.
+        directory: names to generations.
+        refusals: refused writes by reason, since the start.
+    """
+
+    def __init__(self, store: WorkingStore, coordinator: Coordinator) -> None:
+        self.store = store
+        self.coordinator = coordinator
+        self.directory = Directory(store)
+        self.refusals: Counter[Reason] = Counter()
+        self._rules: dict[str, NamespacePolicy] = {}
+        self._rules_version = -1
+
+    def rules(self, namespace: str) -> Rules:
+        """Returns the rules of a namespace as this process knows them."""
+        table = self.coordinator.policies()
+        if table.config_version != self._rules_version or len(self._rules) > _RULES_CACHE_MAX:
+            self._rules.clear()
+            self._rules_version = table.config_version
+        policy = self._rules.get(namespace)
+        if policy is None:
+            policy = self._rules[namespace] = resolve_policy(namespace, table.entries)
+        return Rules(policy, table.config_version)
+
+    def admit_reader(self, call: Call, namespace: str) -> None:
+        """Checks a reader's name, permission and incarnation; renews its lease.
+
+        Raises:
+            Refusal: INVALID_FIELD, PERMISSION_DENIED, STALE_INCARNATION.
+        """
+        check_namespace(namespace)
+        require_access(call, namespace)
+        if not self.renew(call):
+            raise Refusal(Reason.STALE_INCARNATION, f"{call.actor} is not a current incarnation; open the agent again")
+
+    def renew(self, call: Call) -> bool:
+        """Renews the caller's lease; returns False if its incarnation has ended."""
+        return call.incarnation is None or self.coordinator.touch(call.incarnation)
+
+    async def locate(self, namespace: str) -> NamespaceRef:
+        """Returns the living generation as last known."""
+        return self.directory.cached(namespace) or await self.directory.resolve(namespace)
+
+    async def relocate(self, ref: NamespaceRef) -> NamespaceRef | None:
+        """Looks a dropped generation up again; returns the newer one, None if there is none."""
+        newer = await self.directory.reload(ref.name)
+        return newer if newer.generation > ref.generation else None
+
+    def circumstances(
+        self, call: Call, namespace: str, key: str, policy: NamespacePolicy, view: NamespaceView
+    ) -> Circumstances:
+        """Returns what a decision about ``key`` depends on besides record and operation."""
+        return Circumstances(
+            now_ms=view.now_ms,
+            actor=call.actor,
+            policy=policy.for_key(key),
+            private=is_private_to(call, namespace),
+            floor_context=view.floor_context,
+            item_bytes_max=policy.item_bytes_max,
+        )
+
+
+def state_of(namespace: str, view: NamespaceView) -> NamespaceState:
+    """Returns what the order of checks needs to know of a namespace."""
+    return NamespaceState(namespace, view.deleted, view.head, view.cuts)
+
+
+def deleted(namespace: str) -> Refusal:
+    """Returns the refusal of any call on a deleted namespace."""
+    return Refusal(Reason.NAMESPACE_DELETED, f"namespace {namespace!r} was deleted; EnsureNamespace opens a new one")
+
+
+def located(refusal: Refusal, namespace: str, head: int) -> Refusal:
+    """Returns ``refusal`` with the place and the head at which it was decided."""
+    refusal.namespace = namespace
+    refusal.head = head
+    return refusal

@@ -1,0 +1,149 @@
+"""Namespaces as operators see them: making live, listing, rules, deleting."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from noosphere.consistency import (
+    NamePattern,
+    NamespacePolicy,
+    Reason,
+    Refusal,
+    check_namespace,
+)
+
+from ..ports.store import Commit, Committed, Dropped, NamespaceRef, NamespaceStats
+from .access import may_access
+from .admission import require_writer
+from .core import Core
+from .directory import SYSTEM_PREFIX
+from .reads import check_page_size
+from .types import Call
+
+ATTEMPTS_MAX = 8
+
+
+class NamespaceDescription(NamedTuple):
+    """One namespace with what it holds and the rules in force."""
+
+    ref: NamespaceRef
+    stats: NamespaceStats
+    policy: NamespacePolicy
+
+
+class Ensured(NamedTuple):
+    """What EnsureNamespace found or made."""
+
+    generation: int
+    policy: NamespacePolicy
+    head: int
+    created: bool
+
+
+class Namespaces:
+    """Administration of namespaces."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def ensure(self, call: Call, namespace: str, policy: NamespacePolicy | None) -> Ensured:
+        """Makes a namespace live; a deleted one gets a new generation above its old head.
+
+        Raises:
+            Refusal: INVALID_FIELD, PERMISSION_DENIED, CONTENTION.
+        """
+        check_namespace(namespace)
+        require_writer(call)
+        if not may_access(call, namespace):
+            raise Refusal(Reason.PERMISSION_DENIED, f"opening {namespace!r} is not permitted")
+        if not self._core.renew(call):
+            raise Refusal(Reason.STALE_INCARNATION, f"{call.actor} is not a current incarnation; open the agent again")
+        if policy is not None:
+            policy.check()
+            pattern = NamePattern(namespace, True)
+            if self._core.coordinator.policies().entries.get(pattern) != policy:
+                await self._core.coordinator.set_policy(pattern, policy)
+        ref = await self._core.locate(namespace)
+        for _ in range(ATTEMPTS_MAX):
+            view = (await self._core.store.read(ref, (), accepted=True)).view
+            if view.deleted:
+                ref = await self._core.relocate(ref) or await self._core.directory.reopen(ref, view.head)
+                continue
+            rules = self._core.rules(namespace)
+            if view.exists:
+                await self._core.store.settle(ref)
+                return Ensured(ref.generation, rules.policy, view.head, False)
+            version = max(rules.config_version, view.config_version)
+            result = await self._core.store.commit(ref, Commit(view.epoch, version))
+            if isinstance(result, Committed):
+                return Ensured(ref.generation, rules.policy, result.revision, True)
+        raise Refusal(Reason.CONTENTION, f"{namespace!r} was created and deleted under each of {ATTEMPTS_MAX} attempts")
+
+    async def list(
+        self, prefix: str, *, page_size: int, after: str, show_deleted: bool
+    ) -> tuple[tuple[NamespaceDescription, ...], str | None]:
+        """Returns one page of namespaces by name, and the name after which the next page begins.
+
+        Raises:
+            Refusal: INVALID_FIELD.
+        """
+        size = check_page_size(page_size)
+        found: list[NamespaceDescription] = []
+        while True:
+            page = await self._core.store.namespaces(prefix, after, size)
+            for summary in page:
+                after = summary.ref.name
+                if after.startswith(SYSTEM_PREFIX) or (summary.deleted and not show_deleted):
+                    continue
+                found.append(await self._describe(summary.ref))
+                if len(found) >= size:
+                    return tuple(found), after
+            if len(page) < size:
+                return tuple(found), None
+
+    async def get(self, namespace: str) -> NamespaceDescription:
+        """Returns one namespace, deleted or not.
+
+        Raises:
+            Refusal: INVALID_FIELD, NAMESPACE_NOT_FOUND.
+        """
+        check_namespace(namespace)
+        described = await self._describe(await self._core.directory.reload(namespace))
+        if not described.stats.view.exists and not described.stats.view.deleted and described.ref.generation == 1:
+            raise not_found(namespace)
+        return described
+
+    async def delete(self, namespace: str, expected_head: int | None) -> Dropped:
+        """Deletes a namespace; its head stays.
+
+        Raises:
+            Refusal: INVALID_FIELD, NAMESPACE_NOT_FOUND, NAMESPACE_DELETED, VERSION_MISMATCH.
+        """
+        described = await self.get(namespace)
+        if described.stats.view.deleted:
+            raise Refusal(Reason.NAMESPACE_DELETED, f"namespace {namespace!r} is already deleted")
+        result = await self._core.store.drop(described.ref, expected_head)
+        if not isinstance(result, Dropped):
+            head = described.stats.view.head
+            raise Refusal(Reason.VERSION_MISMATCH, f"namespace {namespace!r} has head {head}, not {expected_head}")
+        return result
+
+    async def set_policy(self, pattern: NamePattern, policy: NamespacePolicy | None) -> int:
+        """Sets or removes the rules of every namespace that matches; returns the configuration version.
+
+        Raises:
+            Refusal: INVALID_FIELD, LIMIT_EXCEEDED.
+        """
+        pattern.check()
+        if policy is not None:
+            policy.check()
+        return await self._core.coordinator.set_policy(pattern, policy)
+
+    async def _describe(self, ref: NamespaceRef) -> NamespaceDescription:
+        stats = await self._core.store.stats(ref)
+        return NamespaceDescription(ref, stats, self._core.rules(ref.name).policy)
+
+
+def not_found(namespace: str) -> Refusal:
+    """Returns the refusal of an administrative call on a namespace that never existed."""
+    return Refusal(Reason.NAMESPACE_NOT_FOUND, f"namespace {namespace!r} does not exist")

@@ -1,0 +1,206 @@
+"""Reads: one key, many keys, a collection by pages, the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from noosphere.consistency import (
+    Scalar,
+    check_collection,
+    check_key,
+    check_presented,
+    invalid,
+    matches,
+    too_large,
+)
+from noosphere.consistency.limits import BATCH_GET_KEYS_MAX
+
+from ..ports.store import Compacted, NamespaceRef, ReadResult, ScanResult
+from .codec import decode_entry, decode_record
+from .core import Core, deleted, located, state_of
+from .expiry import expire_keys
+from .log import compacted, view_batch
+from .types import BatchView, Call, HistoryReply, ListReply, ReadReply, RecordView
+
+PAGE_DEFAULT = 100
+PAGE_MAX = 1000
+PAGE_BYTES_MAX = 1024 * 1024
+_SCAN_STEP = 128
+_SCANNED_MAX = 10_000
+"""Most entries that one page looks through for matches; the page may then be empty, with a next token."""
+
+
+class Reads:
+    """The read side of shared memory. Every answer is synced."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def get(self, call: Call, namespace: str, key: str) -> ReadReply:
+        """Reads one key; an absent key gives a view without a record.
+
+        Raises:
+            Refusal: INVALID_FIELD, PERMISSION_DENIED, STALE_INCARNATION, NAMESPACE_DELETED.
+        """
+        check_key(key)
+        return await self._read(call, namespace, (key,))
+
+    async def batch_get(self, call: Call, namespace: str, keys: Sequence[str]) -> ReadReply:
+        """Reads up to 256 keys at one head.
+
+        Raises:
+            Refusal: as for :meth:`get`, and VALUE_TOO_LARGE for too many keys.
+        """
+        if len(keys) > BATCH_GET_KEYS_MAX:
+            raise too_large("keys", len(keys), BATCH_GET_KEYS_MAX, "entries")
+        for key in keys:
+            check_key(key, "keys")
+        return await self._read(call, namespace, tuple(keys))
+
+    async def _read(self, call: Call, namespace: str, keys: tuple[str, ...]) -> ReadReply:
+        self._core.admit_reader(call, namespace)
+        ref = await self._core.locate(namespace)
+        result: ReadResult = await self._core.store.read(ref, keys)
+        if result.view.deleted:
+            newer = await self._core.relocate(ref)
+            if newer is None:
+                raise located(deleted(namespace), namespace, result.view.head)
+            result = await self._core.store.read(newer, keys)
+        head, now_ms = result.view.head, result.view.now_ms
+        return ReadReply(
+            tuple(
+                RecordView(key, decode_entry(entry), now_ms, head)
+                for key, entry in zip(keys, result.entries, strict=True)
+            ),
+            head,
+        )
+
+    async def list(
+        self,
+        call: Call,
+        namespace: str,
+        collection: str,
+        *,
+        page_size: int,
+        after: str | None,
+        reverse: bool,
+        where: tuple[tuple[str, Scalar], ...],
+        claimed_only: bool,
+    ) -> ListReply:
+        """Reads one page of a collection's living records in key order.
+
+        Records that are found expired have their expiry committed first, so that the stamps that come
+        with the page already count it.
+
+        Args:
+            call: who reads.
+            namespace: where.
+            collection: empty or ending in ``/``.
+            page_size: 1 to 1,000; 0 means 100.
+            after: the last key of the previous page, None for the first page.
+            reverse: descending key order.
+            where: attributes that must be equal.
+            claimed_only: only records under a live claim.
+
+        Raises:
+            Refusal: as for :meth:`get`.
+        """
+        check_collection(collection)
+        size = check_page_size(page_size)
+        self._core.admit_reader(call, namespace)
+        ref = await self._core.locate(namespace)
+        found: list[RecordView] = []
+        taken = scanned = 0
+        cursor = after
+        while True:
+            page = await self._scan(ref, collection, cursor, reverse, max(size, _SCAN_STEP))
+            if page.view.deleted:
+                newer = await self._core.relocate(ref)
+                if newer is None:
+                    raise located(deleted(namespace), namespace, page.view.head)
+                ref = newer
+                continue
+            now_ms, head = page.view.now_ms, page.view.head
+            for position, entry in enumerate(page.entries):
+                cursor = entry.key
+                scanned += 1
+                if entry.live_until_ms <= now_ms:
+                    continue
+                record = decode_record(entry.data, entry.revision)
+                if not matches(record, where):
+                    continue
+                if claimed_only and (record.claim is None or not record.claim.active(now_ms)):
+                    continue
+                found.append(RecordView(entry.key, record, now_ms, head))
+                taken += len(entry.data)
+                if len(found) >= size or taken >= PAGE_BYTES_MAX:
+                    more = page.more or position + 1 < len(page.entries)
+                    return ListReply(tuple(found), head, cursor if more else None, page.stamps)
+            if not page.more:
+                return ListReply(tuple(found), head, None, page.stamps)
+            if found or scanned >= _SCANNED_MAX:
+                # A page is consistent at one head, so it does not continue over a second scan.
+                return ListReply(tuple(found), head, cursor, page.stamps)
+
+    async def _scan(
+        self, ref: NamespaceRef, collection: str, cursor: str | None, reverse: bool, limit: int
+    ) -> ScanResult:
+        after, before = (None, cursor) if reverse else (cursor, None)
+        store = self._core.store
+        page = await store.scan(ref, collection, after=after, before=before, limit=limit, reverse=reverse)
+        lapsed = tuple(e.key for e in page.entries if 0 < e.live_until_ms <= page.view.now_ms)
+        if lapsed and await expire_keys(self._core, ref, lapsed):
+            page = await store.scan(ref, collection, after=after, before=before, limit=limit, reverse=reverse)
+        return page
+
+    async def history(self, call: Call, namespace: str, key: str, *, page_size: int, after: int | None) -> HistoryReply:
+        """Reads one page of the log, oldest first; ``after`` None begins at the log's floor.
+
+        Raises:
+            Refusal: COMPACTED if the log no longer reaches back to ``after``; else as for :meth:`get`.
+        """
+        if key:
+            check_key(key)
+        size = check_page_size(page_size)
+        self._core.admit_reader(call, namespace)
+        ref = await self._core.locate(namespace)
+        view = (await self._core.store.read(ref, ())).view
+        if view.deleted:
+            newer = await self._core.relocate(ref)
+            if newer is None:
+                raise located(deleted(namespace), namespace, view.head)
+            ref = newer
+            view = (await self._core.store.read(ref, ())).view
+        if after is not None:
+            check_presented((after,), state_of(namespace, view))
+        cursor = view.floor if after is None else after
+        found: list[BatchView] = []
+        while len(found) < size:
+            result = await self._core.store.changes(ref, cursor, _SCAN_STEP)
+            if isinstance(result, Compacted):
+                if after is None and not found:
+                    cursor = result.floor
+                    continue
+                raise located(compacted(namespace, cursor, result.floor), namespace, result.head)
+            for batch in result.batches:
+                cursor = batch.revision
+                seen = view_batch(batch, lambda name: not key or name == key)
+                if seen.changes:
+                    found.append(seen)
+                    if len(found) >= size:
+                        break
+            else:
+                if not result.more:
+                    return HistoryReply(tuple(found), view.floor, result.head, None)
+        return HistoryReply(tuple(found), view.floor, view.head, cursor)
+
+
+def check_page_size(page_size: int) -> int:
+    """Returns the page size in force.
+
+    Raises:
+        Refusal: INVALID_FIELD.
+    """
+    if not 0 <= page_size <= PAGE_MAX:
+        raise invalid("page_size", f"{page_size} is not between 0 and {PAGE_MAX}")
+    return page_size or PAGE_DEFAULT

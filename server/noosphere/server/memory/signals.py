@@ -1,0 +1,42 @@
+"""Wakes whoever waits for a namespace to move: watchers and waiting claimers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from ..ports.store import HeadMoved
+
+
+class HeadSignals:
+    """Turns the store's stream of heads into futures by namespace.
+
+    A future is shared by everybody who waits for the same namespace and dropped when it fires, so memory
+    is bounded by the namespaces that are being waited for.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[bytes, asyncio.Future[None]] = {}
+
+    def next_move(self, storage_id: bytes) -> asyncio.Future[None]:
+        """Returns a future that is done once the namespace's head moves after this call."""
+        future = self._waiting.get(storage_id)
+        if future is None:
+            future = self._waiting[storage_id] = asyncio.get_running_loop().create_future()
+        return future
+
+    def fire(self, storage_id: bytes) -> None:
+        """Wakes everybody who waits for this namespace."""
+        future = self._waiting.pop(storage_id, None)
+        if future is not None and not future.done():
+            future.set_result(None)
+
+    def fire_all(self) -> None:
+        """Wakes everybody, so that they notice a shutdown."""
+        for storage_id in list(self._waiting):
+            self.fire(storage_id)
+
+    async def run(self, heads: AsyncIterator[HeadMoved]) -> None:
+        """Passes moved heads on until the store closes the stream."""
+        async for moved in heads:
+            self.fire(moved.storage_id)

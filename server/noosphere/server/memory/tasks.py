@@ -1,0 +1,312 @@
+"""Task boards: claiming, renewing, releasing and completing records.
+
+Claims are ordinary commits on the record (see ``noosphere.consistency.claims``), so two claimers of one
+task cannot both succeed on any backend.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from noosphere.consistency import (
+    Decision,
+    Encoding,
+    Reason,
+    Record,
+    Refusal,
+    Remembered,
+    Scalar,
+    check_collection,
+    check_key,
+    check_namespace,
+    claimable,
+    decide_claim,
+    decide_complete,
+    decide_release,
+    decide_renew,
+    fingerprint,
+    invalid,
+    too_large,
+)
+from noosphere.consistency.errors import ConflictInfo
+from noosphere.consistency.limits import CLAIM_WAIT_MS_MAX, LEASE_MS_MAX, LEASE_MS_MIN
+
+from ..ports.store import Commit, Committed, NamespaceRef, ReadResult, Replayed, RequestRecord, StoredEntry
+from .admission import admit_write, after_failure, fences_of, refuse, require_writer
+from .codec import decode_entry, decode_record
+from .core import Core
+from .expiry import key_check, mutation
+from .signals import HeadSignals
+from .types import Call, ClaimReply, RecordView
+
+ATTEMPTS_MAX = 64
+_SCAN_STEP = 128
+
+
+class _Found(NamedTuple):
+    """The first free task of a board, or when to look again."""
+
+    entry: StoredEntry | None
+    record: Record | None
+    next_lapse_ms: int | None
+    read: ReadResult
+
+
+class Tasks:
+    """Claims on the records of task boards."""
+
+    def __init__(self, core: Core, signals: HeadSignals) -> None:
+        self._core = core
+        self._signals = signals
+
+    async def claim_next(
+        self,
+        call: Call,
+        namespace: str,
+        collection: str,
+        *,
+        where: tuple[tuple[str, Scalar], ...],
+        lease_ms: int,
+        wait_ms: int,
+    ) -> ClaimReply:
+        """Claims the first free task in key order that matches ``where``; waits for one up to ``wait_ms``.
+
+        Raises:
+            Refusal: INVALID_FIELD, REQUEST_ID_REUSED, CONTENTION, or a reason that concerns the caller.
+        """
+        check_namespace(namespace)
+        check_collection(collection)
+        require_writer(call)
+        _check_lease(lease_ms)
+        if not 0 <= wait_ms <= CLAIM_WAIT_MS_MAX:
+            raise invalid("wait", f"{wait_ms} ms is not between 0 and {CLAIM_WAIT_MS_MAX} ms")
+        meaning = b"" if call.request is None else fingerprint("claim", namespace, collection, where, lease_ms)
+        store = self._core.store
+        deadline_ms = store.now_ms() + wait_ms
+        ref = await self._core.locate(namespace)
+        lost_races = 0
+        while True:
+            # Registered before looking, so that a task that is added in between is not slept through.
+            moved = self._signals.next_move(ref.storage_id)
+            found = await self._find(call, ref, namespace, collection, where, meaning)
+            if isinstance(found, ClaimReply):
+                return found
+            if isinstance(found, NamespaceRef):
+                ref = found
+                continue
+            if found.entry is None or found.record is None:
+                left_ms = deadline_ms - store.now_ms()
+                if left_ms <= 0:
+                    await store.settle(ref)
+                    return ClaimReply(None, found.read.view.head, False)
+                if found.next_lapse_ms is not None:
+                    left_ms = min(left_ms, max(1, found.next_lapse_ms - store.now_ms()))
+                await _wait(moved, left_ms)
+                continue
+            key, now_ms = found.entry.key, found.read.view.now_ms
+            decision = decide_claim(found.record, call.actor, now_ms, lease_ms)
+            reply = await self._carry_out(
+                call, ref, namespace, key, found.entry, found.record, decision, found.read, meaning
+            )
+            if isinstance(reply, ClaimReply):
+                return reply
+            ref = reply
+            lost_races += 1
+            if lost_races >= ATTEMPTS_MAX:
+                contention = Refusal(
+                    Reason.CONTENTION,
+                    f"another claimer was faster {ATTEMPTS_MAX} times in {collection!r}",
+                    ConflictInfo(key, 0),
+                )
+                await refuse(self._core, ref, contention, found.read.view.head)
+
+    async def renew(self, call: Call, namespace: str, key: str, fence: int, lease_ms: int) -> ClaimReply:
+        """Extends a claim from now on.
+
+        Raises:
+            Refusal: CLAIM_LOST, INVALID_FIELD, or a reason that concerns the caller.
+        """
+        _check_lease(lease_ms)
+
+        def decide(record: Record | None, now_ms: int) -> Decision:
+            return decide_renew(record, key, fence, call.actor, now_ms, lease_ms)
+
+        return await self._update(call, namespace, key, fence, decide, ("renew", lease_ms))
+
+    async def release(self, call: Call, namespace: str, key: str, fence: int) -> ClaimReply:
+        """Gives a claim up.
+
+        Raises:
+            Refusal: CLAIM_LOST, INVALID_FIELD, or a reason that concerns the caller.
+        """
+
+        def decide(record: Record | None, now_ms: int) -> Decision:
+            return decide_release(record, key, fence, call.actor, now_ms)
+
+        return await self._update(call, namespace, key, fence, decide, ("release",))
+
+    async def complete(
+        self, call: Call, namespace: str, key: str, fence: int, result: bytes | None, encoding: Encoding
+    ) -> ClaimReply:
+        """Marks a task as done and stores its result, once.
+
+        Raises:
+            Refusal: CLAIM_LOST, VALUE_TOO_LARGE, INVALID_FIELD, or a reason that concerns the caller.
+        """
+
+        def decide(record: Record | None, now_ms: int) -> Decision:
+            return decide_complete(record, key, fence, call.actor, now_ms, result, encoding)
+
+        size = 0 if result is None else len(result)
+        return await self._update(call, namespace, key, fence, decide, ("complete", result, encoding), size)
+
+    async def _find(
+        self,
+        call: Call,
+        ref: NamespaceRef,
+        namespace: str,
+        collection: str,
+        where: tuple[tuple[str, Scalar], ...],
+        meaning: bytes,
+    ) -> _Found | ClaimReply | NamespaceRef:
+        core = self._core
+        fences = fences_of(call, namespace)
+        read = await core.store.read(ref, (), request=call.request, locks=tuple(f.lock for f in fences), accepted=True)
+        if read.view.deleted and (newer := await core.relocate(ref)) is not None:
+            return newer
+        try:
+            replay = admit_write(core, call, namespace, read, meaning, fences, (), ())
+        except Refusal as refusal:
+            await refuse(core, ref, refusal, read.view.head)
+        if replay is not None:
+            return await self._replay(ref, replay)
+        cursor: str | None = None
+        next_lapse_ms: int | None = None
+        while True:
+            page = await core.store.scan(ref, collection, after=cursor, limit=_SCAN_STEP, accepted=True)
+            now_ms = page.view.now_ms
+            for entry in page.entries:
+                cursor = entry.key
+                if entry.live_until_ms <= now_ms:
+                    continue
+                record = decode_record(entry.data, entry.revision)
+                if claimable(record, where, now_ms):
+                    return _Found(entry, record, None, read._replace(view=page.view))
+                if record.claim is not None and record.claim.active(now_ms):
+                    lapse = record.claim.expires_at_ms
+                    next_lapse_ms = lapse if next_lapse_ms is None else min(next_lapse_ms, lapse)
+            if not page.more:
+                return _Found(None, None, next_lapse_ms, read._replace(view=page.view))
+            # A long board must not hold up the other callers of this process.
+            await asyncio.sleep(0)
+
+    async def _update(
+        self,
+        call: Call,
+        namespace: str,
+        key: str,
+        fence: int,
+        decide: Callable[[Record | None, int], Decision],
+        meaning_parts: tuple[object, ...],
+        size: int = 0,
+    ) -> ClaimReply:
+        check_namespace(namespace)
+        check_key(key)
+        require_writer(call)
+        core = self._core
+        meaning = b"" if call.request is None else fingerprint(namespace, key, fence, *meaning_parts)
+        ref = await core.locate(namespace)
+        for _ in range(ATTEMPTS_MAX):
+            fences = fences_of(call, namespace)
+            limit = core.rules(namespace).policy.item_bytes_max
+            read = await core.store.read(
+                ref, (key,), request=call.request, locks=tuple(f.lock for f in fences), accepted=True
+            )
+            if read.view.deleted and (newer := await core.relocate(ref)) is not None:
+                ref = newer
+                continue
+            try:
+                replay = admit_write(
+                    core,
+                    call,
+                    namespace,
+                    read,
+                    meaning,
+                    fences,
+                    (fence,),
+                    (lambda: too_large("result", size, limit) if size > limit else None,),  # noqa: B023 # called at once
+                )
+                if replay is not None:
+                    return await self._replay(ref, replay)
+                record = decode_entry(read.entries[0])
+                decision = decide(record, read.view.now_ms)
+            except Refusal as refusal:
+                await refuse(core, ref, refusal, read.view.head)
+            entry = read.entries[0]
+            assert entry is not None  # a claim was decided on a record
+            assert record is not None
+            reply = await self._carry_out(call, ref, namespace, key, entry, record, decision, read, meaning)
+            if isinstance(reply, ClaimReply):
+                return reply
+            ref = reply
+        contention = Refusal(
+            Reason.CONTENTION, f"{key!r} changed under each of {ATTEMPTS_MAX} attempts", ConflictInfo(key, 0)
+        )
+        await refuse(core, ref, contention, 0)
+
+    async def _carry_out(
+        self,
+        call: Call,
+        ref: NamespaceRef,
+        namespace: str,
+        key: str,
+        entry: StoredEntry,
+        record: Record,
+        decision: Decision,
+        read: ReadResult,
+        meaning: bytes,
+    ) -> ClaimReply | NamespaceRef:
+        core = self._core
+        rules = core.rules(namespace)
+        now_ms = read.view.now_ms
+        assert decision.record is not None, "a claim never removes its record"
+        result = await core.store.commit(
+            ref,
+            Commit(
+                epoch=read.view.epoch,
+                config_version=rules.config_version,
+                checks=(key_check(key, entry, now_ms),),
+                mutations=(mutation(key, decision, rules.policy.tombstone_retention_ms),),
+                request=None if call.request is None else RequestRecord(call.request, meaning, key.encode()[:256]),
+                fences=fences_of(call, namespace),
+                not_after_ms=record.next_expiry_ms if record.next_expiry_ms > now_ms else None,
+            ),
+        )
+        if isinstance(result, Committed):
+            view = RecordView(key, decision.record.at(result.revision), result.now_ms, result.revision)
+            return ClaimReply(view, result.revision, False)
+        if isinstance(result, Replayed):
+            return await self._replay(ref, result.remembered)
+        try:
+            return await after_failure(core, ref, result, call)
+        except Refusal as refusal:
+            await refuse(core, ref, refusal, read.view.head)
+
+    async def _replay(self, ref: NamespaceRef, remembered: Remembered) -> ClaimReply:
+        """Answers a retry with the record as it is now; its claim says whether the caller still holds it."""
+        await self._core.store.settle(ref)
+        key = remembered.reply.decode(errors="ignore")
+        read = await self._core.store.read(ref, (key,))
+        view = RecordView(key, decode_entry(read.entries[0]), read.view.now_ms, read.view.head)
+        return ClaimReply(view, read.view.head, True)
+
+
+def _check_lease(lease_ms: int) -> None:
+    if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
+        raise invalid("lease", f"{lease_ms} ms is not between {LEASE_MS_MIN} and {LEASE_MS_MAX} ms")
+
+
+async def _wait(moved: asyncio.Future[None], left_ms: int) -> None:
+    await asyncio.wait((moved,), timeout=left_ms / 1000)

@@ -1,0 +1,229 @@
+"""Watches: ordered, atomic per revision, resumable, and never silent about a gap.
+
+A watcher pulls from the log at its own pace, so a slow one holds no buffer; when the log no longer
+reaches back to it, it is told so. Decoded batches are shared between the watchers of a namespace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from noosphere.consistency import (
+    Reason,
+    Refusal,
+    ResumePoint,
+    check_collection,
+    check_presented,
+    find_lost,
+)
+
+from ..ports.runtime import Clock
+from ..ports.store import Compacted, LoggedBatch, NamespaceRef, NamespaceView
+from .codec import decode_record
+from .core import Core, deleted, located, state_of
+from .log import compacted, view_batch
+from .signals import HeadSignals
+from .types import BatchView, Call, RecordView
+
+BOOKMARK_MS = 5_000
+BOOKMARK_AFTER_MOVE_MS = 20
+_PAGE = 256
+_DECODED_MAX = 1_024
+
+
+class WatchStart(NamedTuple):
+    """Where a watch begins; at most one of the three is given, none means from now on."""
+
+    after: int | None = None
+    resume: ResumePoint | None = None
+    snapshot: bool = False
+
+
+class SnapshotPage(NamedTuple):
+    """Part of what was there when the watch began."""
+
+    records: tuple[RecordView, ...]
+    last: bool
+
+
+class Bookmark(NamedTuple):
+    """Nothing was missed; ``draining`` announces the end of the stream."""
+
+    draining: bool
+
+
+class EpochChanged(NamedTuple):
+    """Revisions after the start point were lost; the watch ends."""
+
+    epoch: int
+    cut: int
+
+
+class WatchMessage(NamedTuple):
+    """One message of a watch; ``resume`` is None inside a snapshot."""
+
+    event: SnapshotPage | BatchView | Bookmark | EpochChanged
+    resume: ResumePoint | None
+    head: int
+
+
+class Watches:
+    """Serves watches of one process."""
+
+    def __init__(self, core: Core, signals: HeadSignals, clock: Clock) -> None:
+        self._core = core
+        self._signals = signals
+        self._clock = clock
+        self._decoded: OrderedDict[tuple[bytes, int], BatchView] = OrderedDict()
+        self._draining = False
+        self.open_count = 0
+
+    def drain(self) -> None:
+        """Ends every watch with a bookmark from which its client resumes elsewhere."""
+        self._draining = True
+        self._signals.fire_all()
+
+    async def watch(
+        self, call: Call, namespace: str, collection: str, start: WatchStart
+    ) -> AsyncIterator[WatchMessage]:
+        """Streams the changes of a collection.
+
+        Raises:
+            Refusal: COMPACTED, FUTURE_REVISION, NAMESPACE_DELETED, DRAINING, or a reason that concerns
+                the caller.
+        """
+        check_collection(collection)
+        self._core.admit_reader(call, namespace)
+        self.open_count += 1
+        try:
+            async for message in self._run(call, namespace, collection, start):
+                yield message
+        finally:
+            self.open_count -= 1
+
+    async def _run(self, call: Call, namespace: str, collection: str, start: WatchStart) -> AsyncIterator[WatchMessage]:
+        ref, view = await self._living(namespace)
+        cursor = self._start(namespace, ref, view, start)
+        if isinstance(cursor, WatchMessage):
+            yield cursor
+            return
+        if start.snapshot:
+            delivered: dict[str, int] = {}
+            async for message in self._snapshot(ref, view, collection, delivered):
+                yield message
+            if delivered:
+                # Changes that the snapshot already contains are not told again.
+                horizon = max(delivered.values())
+                async for message in self._follow(call, ref, collection, cursor, until=horizon):
+                    cursor = message.resume.revision if message.resume is not None else cursor
+                    message = _without_delivered(message, delivered)
+                    yield message
+        async for message in self._follow(call, ref, collection, cursor):
+            yield message
+
+    async def _living(self, namespace: str) -> tuple[NamespaceRef, NamespaceView]:
+        ref = await self._core.locate(namespace)
+        view = (await self._core.store.read(ref, ())).view
+        if view.deleted:
+            newer = await self._core.relocate(ref)
+            if newer is None:
+                raise located(deleted(namespace), namespace, view.head)
+            ref = newer
+            view = (await self._core.store.read(ref, ())).view
+        return ref, view
+
+    def _start(self, namespace: str, ref: NamespaceRef, view: NamespaceView, start: WatchStart) -> int | WatchMessage:
+        if start.snapshot or (start.after is None and start.resume is None):
+            return view.head
+        if start.resume is not None:
+            if start.resume.storage_id != ref.storage_id:
+                # Another generation, or a token of another namespace: its log is not this one's.
+                raise located(compacted(namespace, start.resume.revision, view.floor), namespace, view.head)
+            after = start.resume.revision
+        else:
+            after = start.after or 0
+        if (lost := find_lost(after, view.cuts)) is not None:
+            return WatchMessage(EpochChanged(view.epoch, lost.after), None, view.head)
+        check_presented((after,), state_of(namespace, view))
+        if after < view.floor:
+            raise located(compacted(namespace, after, view.floor), namespace, view.head)
+        return after
+
+    async def _snapshot(
+        self, ref: NamespaceRef, first: NamespaceView, collection: str, delivered: dict[str, int]
+    ) -> AsyncIterator[WatchMessage]:
+        key: str | None = None
+        while True:
+            page = await self._core.store.scan(ref, collection, after=key, limit=_PAGE)
+            now_ms, head = page.view.now_ms, page.view.head
+            records = []
+            for entry in page.entries:
+                key = entry.key
+                if entry.revision > first.head:
+                    delivered[entry.key] = entry.revision
+                if entry.live_until_ms > now_ms:
+                    records.append(RecordView(entry.key, decode_record(entry.data, entry.revision), now_ms, head))
+            resume = None if page.more else ResumePoint(ref.storage_id, first.head)
+            yield WatchMessage(SnapshotPage(tuple(records), not page.more), resume, first.head)
+            if not page.more:
+                return
+
+    async def _follow(
+        self, call: Call, ref: NamespaceRef, collection: str, cursor: int, until: int | None = None
+    ) -> AsyncIterator[WatchMessage]:
+        store = self._core.store
+        told, told_ms = cursor, self._clock.monotonic_ms()
+        while True:
+            # Registered before looking, so that a move in between is not slept through.
+            moved = self._signals.next_move(ref.storage_id)
+            result = await store.changes(ref, cursor, _PAGE)
+            if isinstance(result, Compacted):
+                raise located(compacted(ref.name, cursor, result.floor), ref.name, result.head)
+            for batch in result.batches:
+                cursor = batch.revision
+                seen = self._view(ref, batch, collection)
+                if seen.changes:
+                    yield WatchMessage(seen, ResumePoint(ref.storage_id, cursor), result.head)
+                    told, told_ms = cursor, self._clock.monotonic_ms()
+                if until is not None and cursor >= until:
+                    return
+            if result.more:
+                continue
+            # The log may lack revisions that carry no event (reaping); nothing is missing up to the head.
+            cursor = max(cursor, result.head)
+            if until is not None and cursor >= until:
+                return
+            if self._draining:
+                yield WatchMessage(Bookmark(True), ResumePoint(ref.storage_id, cursor), result.head)
+                raise located(Refusal(Reason.DRAINING, "the server is shutting down"), ref.name, result.head)
+            idle_ms = self._clock.monotonic_ms() - told_ms
+            due_ms = BOOKMARK_AFTER_MOVE_MS if cursor > told else BOOKMARK_MS
+            if idle_ms >= due_ms:
+                if not self._core.renew(call):
+                    raise Refusal(Reason.STALE_INCARNATION, f"{call.actor} has ended")
+                yield WatchMessage(Bookmark(False), ResumePoint(ref.storage_id, cursor), result.head)
+                told, told_ms = cursor, self._clock.monotonic_ms()
+                continue
+            await asyncio.wait((moved,), timeout=(due_ms - idle_ms) / 1000)
+
+    def _view(self, ref: NamespaceRef, batch: LoggedBatch, collection: str) -> BatchView:
+        name = (ref.storage_id, batch.revision)
+        whole = self._decoded.get(name)
+        if whole is None:
+            whole = self._decoded[name] = view_batch(batch, lambda _key: True)
+            if len(self._decoded) > _DECODED_MAX:
+                self._decoded.popitem(last=False)
+        if not collection:
+            return whole
+        return whole._replace(changes=tuple(c for c in whole.changes if c.key.startswith(collection)))
+
+
+def _without_delivered(message: WatchMessage, delivered: dict[str, int]) -> WatchMessage:
+    event = message.event
+    if not isinstance(event, BatchView):
+        return message
+    left = tuple(c for c in event.changes if event.revision > delivered.get(c.key, 0))
+    return message._replace(event=event._replace(changes=left) if left else Bookmark(False))

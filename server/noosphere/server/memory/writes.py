@@ -1,0 +1,306 @@
+"""Writes: put, delete, merge and transactions, by read, decide, commit.
+
+A decision is made on the accepted state and carried out by one commit that checks what was read. If a
+check fails, somebody else was faster and the write is decided again on the fresh record, a bounded
+number of times. A refusal is sent only after everything it depends on is synced.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from noosphere.consistency import (
+    Circumstances,
+    Decision,
+    MergeType,
+    NamespacePolicy,
+    PartFailure,
+    Reason,
+    Record,
+    Refusal,
+    Remembered,
+    TransactionInfo,
+    check_namespace,
+    decide_delete,
+    decide_merge,
+    decide_put,
+    exhausted,
+    fingerprint,
+    merge,
+    seen_by_reader,
+)
+from noosphere.consistency.errors import ConflictInfo
+
+from ..ports.store import Commit, Committed, Fence, NamespaceRef, ReadResult, Replayed, RequestRecord
+from .admission import (
+    admit_write,
+    after_failure,
+    check_op,
+    check_transaction,
+    fences_of,
+    presented,
+    refuse,
+    require_writer,
+    size_limits,
+)
+from .codec import decode_entry
+from .core import Core
+from .expiry import key_check, mutation
+from .remembered import MERGED_BYTES_MAX, OpMemory, decode_reply, encode_reply
+from .types import AppliedOp, Call, Compare, DeleteOp, MergeOperation, PutOp, WriteOp, WriteReply
+
+ATTEMPTS_MAX = 64
+
+
+class _Job(NamedTuple):
+    """A write as asked for."""
+
+    call: Call
+    namespace: str
+    ops: tuple[WriteOp, ...]
+    compares: tuple[Compare, ...]
+    keys: tuple[str, ...]
+    meaning: bytes
+    as_transaction: bool
+
+
+class _Attempt(NamedTuple):
+    """What one attempt read."""
+
+    read: ReadResult
+    records: dict[str, Record | None]
+    policy: NamespacePolicy
+    config_version: int
+    fences: tuple[Fence, ...]
+
+
+class Writes:
+    """The write side of shared memory."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def put(self, call: Call, namespace: str, op: PutOp) -> WriteReply:
+        """Writes one key.
+
+        Raises:
+            Refusal: the first failed check, in the order of ``noosphere.consistency.order``.
+        """
+        return await self._write(call, namespace, "put", (op,))
+
+    async def delete(self, call: Call, namespace: str, op: DeleteOp) -> WriteReply:
+        """Deletes one key; without a live value it is a no-op with revision 0.
+
+        Raises:
+            Refusal: as for :meth:`put`.
+        """
+        return await self._write(call, namespace, "delete", (op,))
+
+    async def merge(self, call: Call, namespace: str, op: MergeOperation) -> WriteReply:
+        """Applies a merge operation, which never conflicts.
+
+        Raises:
+            Refusal: MERGE_TYPE_MISMATCH, VALUE_TOO_LARGE, or a reason that concerns the caller.
+        """
+        return await self._write(call, namespace, "merge", (op,))
+
+    async def transact(
+        self, call: Call, namespace: str, compares: tuple[Compare, ...], ops: tuple[WriteOp, ...]
+    ) -> WriteReply:
+        """Applies all operations at one revision if all compares hold, else nothing.
+
+        Raises:
+            Refusal: the reason of the first failed part, with all failed parts in its detail.
+        """
+        check_transaction(compares, ops)
+        return await self._write(call, namespace, "transact", ops, compares)
+
+    async def _write(
+        self,
+        call: Call,
+        namespace: str,
+        method: str,
+        ops: tuple[WriteOp, ...],
+        compares: tuple[Compare, ...] = (),
+    ) -> WriteReply:
+        check_namespace(namespace)
+        require_writer(call)
+        for op in ops:
+            check_op(op)
+        keys = tuple(dict.fromkeys([*(op.key for op in ops), *(compare.key for compare in compares)]))
+        meaning = b"" if call.request is None else fingerprint(method, namespace, compares, ops)
+        job = _Job(call, namespace, ops, compares, keys, meaning, method == "transact")
+        ref = await self._core.locate(namespace)
+        for _ in range(ATTEMPTS_MAX):
+            result = await self._attempt(ref, job)
+            if isinstance(result, WriteReply):
+                return result
+            ref = result
+        await refuse(
+            self._core,
+            ref,
+            Refusal(
+                Reason.CONTENTION,
+                f"{keys[0]!r} changed under each of {ATTEMPTS_MAX} attempts",
+                ConflictInfo(keys[0], 0),
+            ),
+            0,
+        )
+
+    async def _attempt(self, ref: NamespaceRef, job: _Job) -> WriteReply | NamespaceRef:
+        """Tries once; returns the reply, or the generation with which to try again."""
+        core, call = self._core, job.call
+        rules = core.rules(job.namespace)
+        fences = fences_of(call, job.namespace)
+        read = await core.store.read(
+            ref, job.keys, request=call.request, locks=tuple(f.lock for f in fences), accepted=True
+        )
+        if read.view.deleted and (newer := await core.relocate(ref)) is not None:
+            return newer
+        try:
+            replay = admit_write(
+                core,
+                call,
+                job.namespace,
+                read,
+                job.meaning,
+                fences,
+                presented(job.ops, job.compares),
+                size_limits(job.ops, rules.policy),
+            )
+            if replay is not None:
+                return await self._replay(ref, replay)
+            records = {k: decode_entry(e) for k, e in zip(job.keys, read.entries, strict=True)}
+            attempt = _Attempt(read, records, rules.policy, rules.config_version, fences)
+            decisions = self._decide(job, attempt)
+            await self._check_room(ref, job, attempt, decisions)
+        except Refusal as refusal:
+            await refuse(core, ref, refusal, read.view.head)
+        if all(decision.noop for decision in decisions):
+            await core.store.settle(ref)
+            now_ms, head = read.view.now_ms, read.view.head
+            results = tuple(AppliedOp(0, seen_by_reader(records[op.key], now_ms, head)) for op in job.ops)
+            return WriteReply(0, results, read.view.head, False)
+        result = await core.store.commit(ref, self._commit(job, attempt, decisions))
+        if isinstance(result, Committed):
+            return WriteReply(
+                result.revision,
+                tuple(_applied(decision, result.revision) for decision in decisions),
+                result.revision,
+                False,
+            )
+        if isinstance(result, Replayed):
+            return await self._replay(ref, result.remembered)
+        try:
+            return await after_failure(core, ref, result, call)
+        except Refusal as refusal:
+            await refuse(core, ref, refusal, read.view.head)
+
+    def _decide(self, job: _Job, attempt: _Attempt) -> list[Decision]:
+        failures: list[PartFailure] = []
+        decisions: list[Decision] = []
+        view = attempt.read.view
+        for index, (key, expected) in enumerate(job.compares):
+            record = attempt.records[key]
+            version = 0 if record is None else record.version(view.now_ms)
+            if version != expected:
+                message = f"{key!r} has version {version}, not {expected}"
+                refusal = Refusal(Reason.VERSION_MISMATCH, message, ConflictInfo(key, version))
+                failures.append(PartFailure(index, False, key, refusal))
+        for index, op in enumerate(job.ops):
+            at = self._core.circumstances(job.call, job.namespace, op.key, attempt.policy, view)
+            try:
+                decisions.append(_decide_op(attempt.records[op.key], op, at))
+            except Refusal as refusal:
+                if not job.as_transaction:
+                    raise
+                failures.append(PartFailure(index, True, op.key, refusal))
+        if failures:
+            first = failures[0]
+            part = f"operations[{first.index}]" if first.is_operation else f"compares[{first.index}]"
+            message = f"{part}: {first.refusal.message}; nothing was written"
+            raise Refusal(first.refusal.reason, message, TransactionInfo(tuple(failures)))
+        return decisions
+
+    async def _check_room(self, ref: NamespaceRef, job: _Job, attempt: _Attempt, decisions: list[Decision]) -> None:
+        fresh = sum(
+            attempt.records[op.key] is None and not decision.noop
+            for op, decision in zip(job.ops, decisions, strict=True)
+        )
+        if not fresh:
+            return
+        held = (await self._core.store.stats(ref)).record_count
+        if held + fresh > attempt.policy.records_max:
+            raise exhausted("namespace", held + fresh, attempt.policy.records_max, "too many records")
+
+    def _commit(self, job: _Job, attempt: _Attempt, decisions: list[Decision]) -> Commit:
+        view = attempt.read.view
+        # A value that ends between this decision and the commit would have been decided on differently.
+        expiries = [r.next_expiry_ms for r in attempt.records.values() if r is not None]
+        request = None
+        if job.call.request is not None:
+            reply = encode_reply([_memory(decision) for decision in decisions])
+            request = RequestRecord(job.call.request, job.meaning, reply)
+        return Commit(
+            epoch=view.epoch,
+            config_version=attempt.config_version,
+            checks=tuple(
+                key_check(key, entry, view.now_ms) for key, entry in zip(job.keys, attempt.read.entries, strict=True)
+            ),
+            mutations=tuple(
+                mutation(op.key, decision, attempt.policy.tombstone_retention_ms)
+                for op, decision in zip(job.ops, decisions, strict=True)
+                if not decision.noop
+            ),
+            request=request,
+            fences=attempt.fences,
+            not_after_ms=min((e for e in expiries if e > view.now_ms), default=None),
+        )
+
+    async def _replay(self, ref: NamespaceRef, remembered: Remembered) -> WriteReply:
+        await self._core.store.settle(ref)
+        head = (await self._core.store.read(ref, ())).view.head
+        return WriteReply(remembered.revision, decode_reply(remembered), head, True)
+
+
+def _decide_op(record: Record | None, op: WriteOp, at: Circumstances) -> Decision:
+    match op:
+        case PutOp(key, put):
+            return decide_put(record, key, put, at)
+        case DeleteOp(key, precondition):
+            return decide_delete(record, key, precondition, at)
+        case MergeOperation(key, operation):
+            return decide_merge(record, key, operation, at)
+
+
+def _merged(decision: Decision) -> bytes | None:
+    """Returns the value after a merge as readers see it, if it is small."""
+    record = decision.record
+    if record is None or record.merge_type is MergeType.NONE or not decision.live:
+        return None
+    state = record.siblings[-1].data
+    if state is None or len(state) > 16 * MERGED_BYTES_MAX:
+        return None
+    rendered = merge.render(record.merge_type, state)
+    return rendered if len(rendered) <= MERGED_BYTES_MAX else None
+
+
+def _applied(decision: Decision, revision: int) -> AppliedOp:
+    if decision.noop:
+        return AppliedOp(0, decision.base)
+    version, context = decision.ack(revision)
+    return AppliedOp(
+        version, context, decision.overwritten, decision.concurrent_delete, _merged(decision), decision.trimmed
+    )
+
+
+def _memory(decision: Decision) -> OpMemory:
+    return OpMemory(
+        decision.sole,
+        decision.live,
+        decision.base.prefix,
+        decision.concurrent_delete,
+        tuple(dot.dot for dot in decision.overwritten),
+        _merged(decision),
+        decision.trimmed,
+    )

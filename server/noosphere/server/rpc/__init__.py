@@ -1,0 +1,1 @@
+"""The gRPC face: proto messages to domain values and back, errors, the listening server."""

@@ -1,0 +1,166 @@
+"""Domain values to proto messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from noosphere.consistency import (
+    NEVER_MS,
+    CausalContext,
+    Claim,
+    Dot,
+    MergeType,
+    NamePattern,
+    NamespacePolicy,
+    Scalar,
+    VersionClock,
+    merge,
+)
+from noosphere.v1 import memory_service_pb2 as pb
+from noosphere.v1 import types_pb2
+
+from ..memory.types import AppliedOp, BatchView, RecordView
+from .errors import dot_message
+from .times import duration, timestamp
+
+
+def context(value: CausalContext) -> types_pb2.CausalContext:
+    """Returns a causal context."""
+    return types_pb2.CausalContext(prefix=value.prefix, extras=value.extras)
+
+
+def scalar(value: Scalar) -> types_pb2.Scalar:
+    """Returns a scalar; bool before int, because Python's bool is one."""
+    if isinstance(value, bool):
+        return types_pb2.Scalar(bool_value=value)
+    if isinstance(value, str):
+        return types_pb2.Scalar(string_value=value)
+    if isinstance(value, int):
+        return types_pb2.Scalar(int_value=value)
+    return types_pb2.Scalar(double_value=value)
+
+
+def clock(value: VersionClock) -> types_pb2.VersionClock:
+    """Returns a version vector."""
+    return types_pb2.VersionClock(
+        base=value.base,
+        entries=[types_pb2.ClockEntry(actor=actor, revision=revision) for actor, revision in value.entries],
+    )
+
+
+def claim(value: Claim) -> types_pb2.Claim:
+    """Returns a claim."""
+    message = types_pb2.Claim(
+        holder=value.holder,
+        fence=value.fence,
+        done=value.done,
+        completed_by=value.completed_by,
+        attempts=value.attempts,
+    )
+    if value.holder:
+        message.expire_time.CopyFrom(timestamp(value.expires_at_ms))
+    if value.result is not None:
+        message.result.data = value.result
+        message.result.encoding = value.result_encoding.value  # type: ignore[assignment] # the numbers are the same
+    return message
+
+
+def record(view: RecordView, *, keys_only: bool = False) -> types_pb2.Record:
+    """Returns a record as of its view."""
+    stored, now_ms = view.record, view.now_ms
+    message = types_pb2.Record(key=view.key, context=context(view.context))
+    if stored is None:
+        return message
+    live = stored.live(now_ms)
+    message.clock.CopyFrom(clock(stored.clock))
+    message.change_count = stored.change_count
+    if not live:
+        return message
+    message.version = stored.stored
+    message.merge_type = stored.merge_type.value  # type: ignore[assignment] # the numbers are the same
+    message.create_time.CopyFrom(timestamp(stored.created_ms))
+    for sibling in live:
+        shown = message.values.add(dot=sibling.dot, actor=sibling.actor, write_time=timestamp(sibling.time_ms))
+        if sibling.expires_at_ms != NEVER_MS:
+            shown.expire_time.CopyFrom(timestamp(sibling.expires_at_ms))
+        if not keys_only and sibling.data is not None:
+            data = sibling.data
+            if stored.merge_type is not MergeType.NONE:
+                data = merge.render(stored.merge_type, data)
+            shown.value.data = data
+            shown.value.encoding = sibling.encoding.value  # type: ignore[assignment] # the numbers are the same
+    for name, value in stored.attributes:
+        message.attributes[name].CopyFrom(scalar(value))
+    if stored.claim is not None:
+        message.claim.CopyFrom(claim(stored.claim))
+    return message
+
+
+def dots(values: Iterable[Dot]) -> list[types_pb2.DotInfo]:
+    """Returns dots without content."""
+    return [dot_message(dot) for dot in values]
+
+
+def applied(op: AppliedOp, revision: int, replayed: bool) -> types_pb2.Applied:
+    """Returns what one operation did."""
+    message = types_pb2.Applied(
+        revision=revision,
+        version=op.version,
+        context=context(op.context),
+        concurrent_delete=op.concurrent_delete,
+        trimmed=op.trimmed,
+        replayed=replayed,
+    )
+    if op.overwritten:
+        message.overwritten.extend(dots(op.overwritten))
+    if op.merged is not None:
+        message.merged.data = op.merged
+        message.merged.encoding = types_pb2.ENCODING_JSON
+    return message
+
+
+def batch(view: BatchView) -> pb.ChangeBatch:
+    """Returns the changes of one revision."""
+    message = pb.ChangeBatch(revision=view.revision, commit_time=timestamp(view.time_ms))
+    for change in view.changes:
+        shown = message.changes.add(
+            key=change.key,
+            kind=change.event.kind.value,  # type: ignore[arg-type] # the numbers are the same
+            actor=change.event.actor,
+        )
+        if change.record is not None:
+            shown.record.CopyFrom(record(change.record))
+        if change.event.overwritten:
+            shown.overwritten.extend(dots(change.event.overwritten))
+    return message
+
+
+def policy(value: NamespacePolicy) -> types_pb2.NamespacePolicy:
+    """Returns a namespace's rules, every field filled in."""
+    return types_pb2.NamespacePolicy(
+        conflict_policy=value.conflict_policy.value,  # type: ignore[arg-type] # the numbers are the same
+        prefix_policies=[
+            types_pb2.PrefixPolicy(prefix=prefix, conflict_policy=override.value)  # type: ignore[arg-type] # same
+            for prefix, override in value.prefix_policies
+        ],
+        item_bytes_max=value.item_bytes_max,
+        records_max=value.records_max,
+        tombstone_retention=duration(value.tombstone_retention_ms),
+        log_age_max=duration(value.log_age_ms_max),
+        log_revisions_max=value.log_revisions_max,
+        log_bytes_max=value.log_bytes_max,
+    )
+
+
+def pattern(value: NamePattern) -> types_pb2.NamePattern:
+    """Returns a name pattern."""
+    if value.exact:
+        return types_pb2.NamePattern(exact=value.text)
+    return types_pb2.NamePattern(prefix=value.text)
+
+
+def policies(
+    entries: Mapping[NamePattern, NamespacePolicy],
+) -> list[tuple[types_pb2.NamePattern, types_pb2.NamespacePolicy]]:
+    """Returns rules by pattern, in order of pattern."""
+    return [(pattern(key), policy(entries[key])) for key in sorted(entries)]

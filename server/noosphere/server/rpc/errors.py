@@ -1,0 +1,113 @@
+"""Refusals as ``google.rpc.Status``: code, one sentence, ErrorInfo and at most one typed detail."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import grpc
+from google.protobuf import any_pb2
+from google.protobuf.message import Message
+from google.rpc import error_details_pb2, status_pb2
+
+from noosphere.consistency import (
+    ConflictInfo,
+    Dot,
+    LimitInfo,
+    LogRangeInfo,
+    LostInfo,
+    Refusal,
+    TransactionInfo,
+)
+from noosphere.v1 import errors_pb2, types_pb2
+
+from .times import timestamp
+
+DOMAIN = "noosphere"
+STATUS_KEY = "grpc-status-details-bin"
+DETAILS_BYTES_MAX = 4096
+MESSAGE_CHARS_MAX = 512
+_UNSEEN_MAX = 16
+
+
+def status_of(refusal: Refusal) -> status_pb2.Status:
+    """Returns the rich status of a refusal, at most 4 KiB, without any value of a record."""
+    info = error_details_pb2.ErrorInfo(reason=refusal.reason.value, domain=DOMAIN)
+    if refusal.namespace:
+        info.metadata["namespace"] = refusal.namespace
+        info.metadata["head"] = str(refusal.head)
+    status = status_pb2.Status(
+        code=grpc.StatusCode[refusal.code.value].value[0], message=_cut(refusal.message, MESSAGE_CHARS_MAX)
+    )
+    _pack(status, info)
+    detail = _detail(refusal)
+    if detail is not None:
+        _pack(status, detail)
+        if status.ByteSize() > DETAILS_BYTES_MAX:
+            # Keys can be long: the details that only inform go before the limit of gRPC's metadata is met.
+            del status.details[1:]
+    return status
+
+
+async def abort(context: grpc.aio.ServicerContext[Message, Message], refusal: Refusal) -> NoReturn:
+    """Ends the call with the refusal's status."""
+    status = status_of(refusal)
+    await context.abort(
+        grpc.StatusCode[refusal.code.value],
+        status.message,
+        trailing_metadata=((STATUS_KEY, status.SerializeToString()),),
+    )
+
+
+def dot_message(dot: Dot) -> types_pb2.DotInfo:
+    """Returns a dot as the API shows it."""
+    message = types_pb2.DotInfo(dot=dot.dot, actor=dot.actor, deleted=dot.deleted)
+    if dot.time_ms:
+        message.write_time.CopyFrom(timestamp(dot.time_ms))
+    return message
+
+
+def _pack(status: status_pb2.Status, message: Message) -> None:
+    packed = any_pb2.Any()
+    packed.Pack(message)
+    status.details.append(packed)
+
+
+def _cut(text: str, chars_max: int) -> str:
+    return text if len(text) <= chars_max else text[: chars_max - 1] + "…"
+
+
+def _detail(refusal: Refusal) -> Message | None:
+    match refusal.detail:
+        case ConflictInfo(key, version, unseen):
+            return errors_pb2.ConflictDetail(
+                namespace=refusal.namespace,
+                key=key,
+                version=version,
+                unseen=[dot_message(dot) for dot in unseen[:_UNSEEN_MAX]],
+                head=refusal.head,
+            )
+        case LimitInfo(field, actual, limit):
+            actual = max(-(1 << 63), min(actual, (1 << 63) - 1))
+            return errors_pb2.LimitDetail(field=field, actual=actual, limit=limit, head=refusal.head)
+        case LostInfo(after, through):
+            return errors_pb2.LostRevisionsDetail(
+                namespace=refusal.namespace, **{"from": after}, to=through, head=refusal.head
+            )
+        case LogRangeInfo(requested, floor):
+            return errors_pb2.LogRangeDetail(
+                namespace=refusal.namespace, requested=requested, floor=floor, head=refusal.head
+            )
+        case TransactionInfo(failures):
+            detail = errors_pb2.TransactionDetail(head=refusal.head)
+            for failure in failures[:_UNSEEN_MAX]:
+                inner = failure.refusal.detail
+                detail.failures.add(
+                    index=failure.index,
+                    is_operation=failure.is_operation,
+                    key=failure.key,
+                    reason=failure.refusal.reason.value,
+                    version=inner.version if isinstance(inner, ConflictInfo) else 0,
+                )
+            return detail
+        case None:
+            return None
