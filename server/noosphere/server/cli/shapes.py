@@ -1,0 +1,237 @@
+"""The documents that ``--json`` prints, as types: mypy holds the commands to them, and the reference shows them.
+
+Revisions, versions, dots, heads, floors and fences are decimal texts: from epoch 8,192 on they exceed what
+many JSON readers keep exactly. Counts and sizes are numbers. Times are RFC 3339 in UTC. What is absent is null.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypedDict
+
+Revision = str
+
+
+class DotShape(TypedDict):
+    """A value or tombstone without its content."""
+
+    dot: Annotated[Revision, "The revision at which it was written."]
+    actor: Annotated[str, "Who wrote it, as agent#incarnation."]
+    write_time: Annotated[str | None, "When."]
+    deleted: Annotated[bool, "Whether it is a delete or an expiry."]
+
+
+class ValueShape(TypedDict):
+    """One live value of a record."""
+
+    dot: Annotated[Revision, "The revision at which it was written."]
+    actor: Annotated[str, "Who wrote it, as agent#incarnation."]
+    write_time: Annotated[str | None, "When."]
+    expire_time: Annotated[str | None, "When it ends."]
+    encoding: Annotated[str, "`json` or `bytes`."]
+    value: Annotated[Any, "The JSON value; of bytes their base64 text."]
+
+
+class ClaimShape(TypedDict):
+    """Who works on a task."""
+
+    holder: Annotated[str | None, "Who holds it, as agent#incarnation."]
+    expire_time: Annotated[str | None, "When the lease ends unless renewed."]
+    fence: Annotated[Revision, "The claim's revision."]
+    done: Annotated[bool, "Whether the task was completed."]
+    completed_by: Annotated[str | None, "Who completed it."]
+    attempts: Annotated[int, "How often it was handed out."]
+
+
+class RecordShape(TypedDict):
+    """A record."""
+
+    namespace: Annotated[str, "The namespace."]
+    key: Annotated[str, "The key."]
+    version: Annotated[Revision, "The optimistic lock; 0 without a live value."]
+    values: Annotated[list[ValueShape], "Live values: none, one, or several siblings."]
+    attributes: Annotated[dict[str, Any], "Scalars for filters."]
+    merge_type: Annotated[str | None, "`counter`, `set`, `max`, `min`, `map` or `log`; null for a plain value."]
+    claim: Annotated[ClaimShape | None, "The claim, if there ever was one."]
+    create_time: Annotated[str | None, "When the present life of the key began."]
+    change_count: Annotated[int, "How many commits changed it; for display only."]
+
+
+class WriteShape(TypedDict):
+    """What a put or delete did."""
+
+    namespace: Annotated[str, "The namespace."]
+    key: Annotated[str, "The key."]
+    revision: Annotated[Revision, "The revision of the commit; 0 if nothing had to change."]
+    version: Annotated[Revision | None, "The new version; null while other values remain that were not read."]
+    overwritten: Annotated[list[DotShape], "Values that were replaced unseen."]
+    concurrent_delete: Annotated[bool, "Whether an unseen delete was undone."]
+    replayed: Annotated[bool, "Whether an earlier execution of the same request is reported."]
+
+
+class ChangeShape(TypedDict):
+    """One change."""
+
+    kind: Annotated[str, "`put`, `delete`, `expire`, `merge`, `claim`, `renew`, `release` or `complete`."]
+    key: Annotated[str, "The key."]
+    actor: Annotated[str | None, "Who did it, as agent#incarnation; null for an expiry."]
+    record: Annotated[RecordShape | None, "The record after the change."]
+    overwritten: Annotated[list[DotShape], "Values that were replaced unseen."]
+
+
+class HistoryShape(TypedDict):
+    """The changes of one revision."""
+
+    revision: Annotated[Revision, "The revision."]
+    commit_time: Annotated[str | None, "When."]
+    changes: Annotated[list[ChangeShape], "What changed, in the order of the commit."]
+
+
+class WatchShape(TypedDict):
+    """What a watch yields at once; the changes of one revision come together."""
+
+    kind: Annotated[str, "`snapshot`, `changes`, `reset` (start anew, a snapshot), `epoch` or `bookmark`."]
+    head: Annotated[Revision, "The namespace's newest revision."]
+    revision: Annotated[Revision | None, "The revision of the changes."]
+    commit_time: Annotated[str | None, "When."]
+    records: Annotated[list[RecordShape], "What is there, in a snapshot or after a reset."]
+    changes: Annotated[list[ChangeShape], "What changed."]
+    resume: Annotated[str | None, "Continue after this line with `--resume`; null inside a snapshot."]
+
+
+class PolicyShape(TypedDict):
+    """The rules of a namespace."""
+
+    conflict_policy: Annotated[str, "`reject`, `siblings` or `last-writer-wins`."]
+    prefix_policies: Annotated[dict[str, str], "Policies of collections, by prefix."]
+    item_bytes_max: Annotated[int, "Largest value of an item in bytes."]
+    records_max: Annotated[int, "Most records, tombstones included."]
+    tombstone_retention_seconds: Annotated[float, "How long a tombstone is kept."]
+    log_age_seconds_max: Annotated[float, "How long the log keeps a revision."]
+    log_revisions_max: Annotated[int, "Most revisions in the log."]
+    log_bytes_max: Annotated[int, "Most bytes in the log."]
+
+
+class CutShape(TypedDict):
+    """What survived the beginning of an epoch."""
+
+    epoch: Annotated[int, "The epoch that began."]
+    cut: Annotated[Revision, "The last revision that survived."]
+
+
+class NamespaceShape(TypedDict):
+    """A namespace."""
+
+    namespace: Annotated[str, "The name."]
+    generation: Annotated[int, "The generation, from 1."]
+    deleted: Annotated[bool, "Whether it was deleted."]
+    head: Annotated[Revision, "Its newest revision."]
+    floor: Annotated[Revision, "The log holds every change after this revision."]
+    record_count: Annotated[int, "Records, tombstones included."]
+    record_bytes: Annotated[int, "Bytes of records."]
+    log_count: Annotated[int, "Revisions in the log."]
+    log_bytes: Annotated[int, "Bytes of the log."]
+    request_count: Annotated[int, "Remembered requests."]
+    policy: Annotated[PolicyShape, "The rules in force."]
+    cuts: Annotated[list[CutShape], "What survived each epoch, oldest first."]
+
+
+class CreatedShape(TypedDict):
+    """A namespace that is live now."""
+
+    namespace: Annotated[str, "The name."]
+    generation: Annotated[int, "The generation, from 1."]
+    head: Annotated[Revision, "Its newest revision."]
+    created: Annotated[bool, "Whether this call made it live."]
+    policy: Annotated[PolicyShape, "The rules in force."]
+
+
+class DeletedShape(TypedDict):
+    """A namespace that was deleted."""
+
+    namespace: Annotated[str, "The name."]
+    head: Annotated[Revision, "The head that its tombstone keeps."]
+    record_count: Annotated[int, "How many records went."]
+
+
+class TreeShape(TypedDict):
+    """A collection with what is below it."""
+
+    collection: Annotated[str, "The prefix; empty for the whole namespace."]
+    record_count: Annotated[int, "Records at any depth below it."]
+    keys: Annotated[list[str], "Keys directly in it."]
+    collections: Annotated[list[Any], "Collections directly in it, as the same document."]
+
+
+class TaskShape(TypedDict):
+    """A claimed record."""
+
+    namespace: Annotated[str, "The namespace."]
+    key: Annotated[str, "The key."]
+    holder: Annotated[str | None, "Who holds it, as agent#incarnation."]
+    expire_time: Annotated[str | None, "When the lease ends unless renewed."]
+    fence: Annotated[Revision, "The claim's revision."]
+    attempts: Annotated[int, "How often it was handed out."]
+
+
+class StatsShape(TypedDict):
+    """How much is stored and how the server is doing."""
+
+    namespace_count: Annotated[int, "Live namespaces."]
+    loaded_count: Annotated[int, "Namespaces in memory."]
+    record_count: Annotated[int, "Records in memory."]
+    record_bytes: Annotated[int, "Bytes of records in memory."]
+    commit_count: Annotated[int, "Commits since the start."]
+    sync_count: Annotated[int, "Syncs of the journal since the start."]
+    journal_bytes: Annotated[int, "Bytes of journal that wait to be folded."]
+    refusals: Annotated[dict[str, int], "Refused writes since the start, by reason."]
+    watch_count: Annotated[int, "Open watch streams."]
+    agent_count: Annotated[int, "Agents with a living lease."]
+    uptime_seconds: Annotated[float, "Seconds since the start."]
+    resident_bytes: Annotated[int, "Resident memory of the process."]
+    epoch: Annotated[int, "The present epoch."]
+
+
+class EpochShape(TypedDict):
+    """An epoch."""
+
+    epoch: Annotated[int, "Its number."]
+    start_time: Annotated[str | None, "When it began."]
+    cause: Annotated[str, "Why."]
+    recovered: Annotated[str, "How many namespaces and commits the recovery found."]
+
+
+class KeyShape(TypedDict):
+    """A key of the configuration; the document has one of these for each."""
+
+    value: Annotated[Any, "The effective value; secrets are masked."]
+    origin: Annotated[str, "`default`, the file, the environment variable or the flag."]
+
+
+class VersionShape(TypedDict):
+    """Versions of the command line and, if one answers, of the server."""
+
+    version: Annotated[str, "The command line's version."]
+    python: Annotated[str, "The Python that runs it."]
+    server: Annotated[ServerShape | None, "The server; null unless `--server` or NOOSPHERE_SERVER names one."]
+
+
+class ServerShape(TypedDict):
+    """What a server says of itself."""
+
+    address: Annotated[str, "Where it was asked."]
+    version: Annotated[str, "Its version."]
+    api_version: Annotated[str, "Its API."]
+    engine: Annotated[str, "Its storage engine."]
+    durability: Annotated[str, "What an acknowledgement means: `fsync` or `os`."]
+    epoch: Annotated[int, "The present epoch."]
+    store_time: Annotated[str | None, "Store time."]
+
+
+class ErrorShape(TypedDict):
+    """Printed to stderr as `{"error": …}` by a command that failed."""
+
+    reason: Annotated[str, "A constant, e.g. `CONFLICT`, `USAGE`, `UNAVAILABLE`."]
+    message: Annotated[str, "For people."]
+    exit_code: Annotated[int, "The process's exit code."]
+    outcome: Annotated[str | None, "`not_applied`, or `unknown` if a write may have happened; null without a call."]
+    request_id: Annotated[str | None, "The id of the write."]
