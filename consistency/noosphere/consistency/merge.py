@@ -7,15 +7,20 @@ JSON bytes). Operations take no precondition and can fail only by type, size or 
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 from .context import CausalContext
-from .errors import Reason, Refusal, invalid, too_large
+from .errors import LimitInfo, Reason, Refusal, invalid, too_large
+from .limits import JSON_DEPTH_MAX
 
 COUNTER_MAX = (1 << 63) - 1
+_SURROGATE = re.compile("[\ud800-\udfff]|\\\\u[dD][89a-fA-F]")
+_NESTING = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 
 
 class MergeType(IntEnum):
@@ -101,22 +106,54 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is beyond the range of a 64-bit float")
+    return number
+
+
+def _depth(text: str) -> int:
+    """Returns how deeply arrays and objects are nested in JSON text, before anything recurses into it."""
+    depth = deepest = 0
+    for token in _NESTING.finditer(text):
+        match token.group():
+            case "[" | "{":
+                depth += 1
+                deepest = max(deepest, depth)
+            case "]" | "}":
+                depth -= 1
+    return deepest
+
+
 def parse_json(field: str, text: str | bytes) -> Any:
-    """Parses JSON, refusing what RFC 8259 refuses (``NaN`` and friends) and lone surrogates.
+    """Parses JSON strictly (RFC 8259), so that whatever is stored can be read everywhere.
+
+    Refuses what other parsers cannot take: bytes that are not UTF-8, ``NaN`` and infinities (``1e999``
+    too), lone surrogates, and more than 128 levels of nesting.
 
     Raises:
-        Refusal: INVALID_FIELD, naming ``field``.
+        Refusal: INVALID_FIELD or (nesting) VALUE_TOO_LARGE, naming ``field``.
     """
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+        if isinstance(text, bytes):
+            text = text.decode()
+        # Nesting that just parses here would overflow the stack of a deeper caller that reads it back.
+        if text.count("[") + text.count("{") > JSON_DEPTH_MAX and (depth := _depth(text)) > JSON_DEPTH_MAX:
+            raise too_large(field, depth, JSON_DEPTH_MAX, "levels of nesting")
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        if _SURROGATE.search(text):
+            dump_json(value)
+    except UnicodeEncodeError:
+        raise invalid(field, "is not JSON: contains half of a surrogate pair") from None
+    except ValueError as error:
         raise invalid(field, f"is not JSON: {error}") from None
     return value
 
 
 def dump_json(value: Any) -> bytes:
     """Returns compact JSON text in UTF-8, keys in the order given."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _canonical(value: Any) -> str:
@@ -158,7 +195,11 @@ def apply(op: MergeOp, state: bytes | None, bytes_max: int) -> Merged:
 def _counter(op: CounterAdd, state: bytes | None) -> Merged:
     total = op.delta + (json.loads(state) if state is not None else 0)
     if abs(total) > COUNTER_MAX:
-        raise too_large("merge.counter_add.delta", total, COUNTER_MAX, "as the counter's new value")
+        raise Refusal(
+            Reason.VALUE_TOO_LARGE,
+            f"merge.counter_add.delta: {op.delta} would take the counter to {total}, its limit is ±{COUNTER_MAX}",
+            LimitInfo("merge.counter_add.delta", op.delta, COUNTER_MAX),
+        )
     return Merged(dump_json(total))
 
 

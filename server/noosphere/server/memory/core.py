@@ -108,6 +108,11 @@ def deleted(namespace: str) -> Refusal:
     return Refusal(Reason.NAMESPACE_DELETED, f"namespace {namespace!r} was deleted; EnsureNamespace opens a new one")
 
 
+def draining() -> Refusal:
+    """Returns the refusal of a call that would outlive the process."""
+    return Refusal(Reason.DRAINING, "the server is shutting down; try another one, or again later")
+
+
 def located(refusal: Refusal, namespace: str, head: int) -> Refusal:
     """Returns ``refusal`` with the place and the head at which it was decided."""
     refusal.namespace = namespace

@@ -17,6 +17,8 @@ class HeadSignals:
 
     def __init__(self) -> None:
         self._waiting: dict[bytes, asyncio.Future[None]] = {}
+        self.draining = False
+        """Whether the process is shutting down, so that nobody should wait any longer."""
 
     def next_move(self, storage_id: bytes) -> asyncio.Future[None]:
         """Returns a future that is done once the namespace's head moves after this call."""
@@ -31,8 +33,9 @@ class HeadSignals:
         if future is not None and not future.done():
             future.set_result(None)
 
-    def fire_all(self) -> None:
-        """Wakes everybody, so that they notice a shutdown."""
+    def drain(self) -> None:
+        """Wakes everybody for good."""
+        self.draining = True
         for storage_id in list(self._waiting):
             self.fire(storage_id)
 

@@ -36,7 +36,7 @@ from noosphere.consistency.limits import CLAIM_WAIT_MS_MAX, LEASE_MS_MAX, LEASE_
 from ..ports.store import Commit, Committed, NamespaceRef, ReadResult, Replayed, RequestRecord, StoredEntry
 from .admission import admit_write, after_failure, fences_of, refuse, require_writer
 from .codec import decode_entry, decode_record
-from .core import Core
+from .core import Core, draining
 from .expiry import key_check, mutation
 from .signals import HeadSignals
 from .types import Call, ClaimReply, RecordView
@@ -98,6 +98,8 @@ class Tasks:
                 continue
             if found.entry is None or found.record is None:
                 left_ms = deadline_ms - store.now_ms()
+                if self._signals.draining and left_ms > 0:
+                    await refuse(self._core, ref, draining(), found.read.view.head)
                 if left_ms <= 0:
                     await store.settle(ref)
                     return ClaimReply(None, found.read.view.head, False)

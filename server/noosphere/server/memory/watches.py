@@ -23,7 +23,7 @@ from noosphere.consistency import (
 from ..ports.runtime import Clock
 from ..ports.store import Compacted, LoggedBatch, NamespaceRef, NamespaceView
 from .codec import decode_record
-from .core import Core, deleted, located, state_of
+from .core import Core, deleted, draining, located, state_of
 from .log import compacted, view_batch
 from .signals import HeadSignals
 from .types import BatchView, Call, RecordView
@@ -78,13 +78,7 @@ class Watches:
         self._signals = signals
         self._clock = clock
         self._decoded: OrderedDict[tuple[bytes, int], BatchView] = OrderedDict()
-        self._draining = False
         self.open_count = 0
-
-    def drain(self) -> None:
-        """Ends every watch with a bookmark from which its client resumes elsewhere."""
-        self._draining = True
-        self._signals.fire_all()
 
     async def watch(
         self, call: Call, namespace: str, collection: str, start: WatchStart
@@ -196,9 +190,9 @@ class Watches:
             cursor = max(cursor, result.head)
             if until is not None and cursor >= until:
                 return
-            if self._draining:
+            if self._signals.draining:
                 yield WatchMessage(Bookmark(True), ResumePoint(ref.storage_id, cursor), result.head)
-                raise located(Refusal(Reason.DRAINING, "the server is shutting down"), ref.name, result.head)
+                raise located(draining(), ref.name, result.head)
             idle_ms = self._clock.monotonic_ms() - told_ms
             due_ms = BOOKMARK_AFTER_MOVE_MS if cursor > told else BOOKMARK_MS
             if idle_ms >= due_ms:

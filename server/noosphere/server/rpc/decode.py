@@ -6,6 +6,8 @@ import math
 import uuid
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from noosphere.consistency import (
     REVISION_MAX,
     CausalContext,
@@ -155,9 +157,14 @@ def value(field: str, message: types_pb2.Value) -> tuple[bytes, Encoding]:
     encoding = _ENCODINGS.get(message.encoding)
     if encoding is None:
         raise invalid(f"{field}.encoding", f"{message.encoding} is not JSON (1) or BYTES (2)")
+    data = message.data
     if encoding is Encoding.JSON:
-        merge.parse_json(f"{field}.data", message.data)
-    return message.data, encoding
+        try:
+            msgspec.json.decode(data)
+        except msgspec.DecodeError:
+            # Slower, but it is the rule that merges and other backends use, and it says where the fault is.
+            merge.parse_json(f"{field}.data", data)
+    return data, encoding
 
 
 def put(message: pb.PutOperation) -> PutOp:

@@ -23,6 +23,8 @@ from ..memory.types import AppliedOp, BatchView, RecordView
 from .errors import dot_message
 from .times import duration, timestamp
 
+PolicyPair = tuple[types_pb2.NamePattern, types_pb2.NamespacePolicy]
+
 
 def context(value: CausalContext) -> types_pb2.CausalContext:
     """Returns a causal context."""
@@ -125,7 +127,7 @@ def batch(view: BatchView) -> pb.ChangeBatch:
     for change in view.changes:
         shown = message.changes.add(
             key=change.key,
-            kind=change.event.kind.value,  # type: ignore[arg-type] # the numbers are the same
+            kind=change.event.kind.value,
             actor=change.event.actor,
         )
         if change.record is not None:

@@ -1,0 +1,155 @@
+"""Wires a whole server: configuration → drivers → services → gRPC. The only module that knows every part."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import structlog
+
+from noosphere.consistency.limits import AGENT_LEASE_MS
+
+from .config import Settings
+from .logs import configure_logging
+from .memory import Memory
+from .ports.runtime import Clock, SystemClock
+from .rpc.server import RpcServer
+from .storage.embedded import DataFolder, DataFolderError, EmbeddedCoordinator, EmbeddedStore
+
+log = structlog.get_logger(__name__)
+
+EXIT_OK = 0
+EXIT_FAILED = 3
+
+
+class StartupError(Exception):
+    """The server cannot start; the message is one line that says why and what to do."""
+
+
+class Engine(NamedTuple):
+    """The services on opened drivers, without a network."""
+
+    memory: Memory
+    store: EmbeddedStore
+
+
+@dataclass
+class _Fatal:
+    """Remembers the first failure that must end the process."""
+
+    happened: asyncio.Event
+    error: BaseException | None = None
+
+    def __call__(self, error: BaseException) -> None:
+        if self.error is None:
+            self.error = error
+            log.critical("storage failed; the process stops", error=str(error))
+            self.happened.set()
+
+
+@contextlib.asynccontextmanager
+async def open_engine(
+    settings: Settings, *, clock: Clock | None = None, on_fatal: Callable[[BaseException], None]
+) -> AsyncIterator[Engine]:
+    """Opens the embedded drivers on the data folder and runs the services on them.
+
+    Args:
+        settings: the configuration.
+        clock: the source of time; the machine's by default.
+        on_fatal: called once if the journal fails, after which nothing is acknowledged any more.
+
+    Raises:
+        StartupError: the data folder cannot be used.
+    """
+    clock = clock or SystemClock()
+    try:
+        folder = DataFolder.lock(settings.data)
+    except DataFolderError as error:
+        raise StartupError(str(error)) from error
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(folder.release)
+        try:
+            coordinator = await EmbeddedCoordinator.open(settings.data, clock=clock, agent_lease_ms=AGENT_LEASE_MS)
+            stack.push_async_callback(coordinator.close)
+            store = await EmbeddedStore.open(
+                settings.data,
+                coordinator,
+                clock=clock,
+                durability=settings.durability,
+                memory_bytes_max=settings.memory_mib_max * 1024 * 1024,
+                on_fatal=on_fatal,
+            )
+        except DataFolderError as error:
+            raise StartupError(str(error)) from error
+        stack.push_async_callback(store.close)
+        memory = Memory.build(
+            store,
+            coordinator,
+            clock=clock,
+            agent_lease_ms=AGENT_LEASE_MS,
+            sweep_interval_ms=int(settings.sweep_seconds * 1000),
+        )
+        tasks = memory.start()
+        stack.push_async_callback(_cancel, tasks)
+        yield Engine(memory, store)
+
+
+def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> int:
+    """Runs :func:`serve` on the fastest event loop at hand, with logging set up.
+
+    Raises:
+        StartupError: it cannot start.
+    """
+    configure_logging(settings.log_level, settings.log_format)
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(serve(settings, ready=ready))
+    return uvloop.run(serve(settings, ready=ready))
+
+
+async def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> int:
+    """Runs a server until SIGTERM, SIGINT or a storage failure.
+
+    Args:
+        settings: the configuration.
+        ready: called with the address once calls are answered.
+
+    Returns:
+        The process's exit code: 0 after an orderly shutdown, 3 after a storage failure.
+
+    Raises:
+        StartupError: it cannot start.
+    """
+    stop = asyncio.Event()
+    fatal = _Fatal(stop)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    clock = SystemClock()
+    async with open_engine(settings, clock=clock, on_fatal=fatal) as engine:
+        server = RpcServer(engine.memory, clock, enable_reflection=settings.reflection)
+        host, _, _ = settings.listen.rpartition(":")
+        try:
+            port = await server.start(settings.listen)
+        except OSError as error:
+            raise StartupError(f"cannot listen on {settings.listen}: {error}") from error
+        address = f"{host}:{port}"
+        log.info("serving", address=address, data=str(settings.data), epoch=engine.store.epoch)
+        if ready is not None:
+            ready(address)
+        await stop.wait()
+        log.info("stopping", drain_seconds=settings.drain_seconds)
+        # After a storage failure no call can finish any more.
+        await server.stop(0 if fatal.error is not None else settings.drain_seconds)
+    return EXIT_OK if fatal.error is None else EXIT_FAILED
+
+
+async def _cancel(tasks: tuple[asyncio.Task[None], ...]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,134 @@
+"""AdminService: namespaces, rules, statistics, epochs."""
+
+from __future__ import annotations
+
+import resource
+import sys
+
+from noosphere.consistency import decode_page, encode_page, fingerprint
+from noosphere.v1 import admin_service_pb2 as pb
+from noosphere.v1.admin_service_pb2_grpc import AdminServiceServicer
+
+from ..memory import Memory
+from ..memory.namespaces import NamespaceDescription
+from ..ports.runtime import Clock
+from . import decode, encode
+from .calls import Context, unary
+from .times import timestamp
+
+
+class AdminRpc(AdminServiceServicer):
+    """The gRPC face of administration."""
+
+    def __init__(self, memory: Memory, clock: Clock) -> None:
+        self._memory = memory
+        self._clock = clock
+        self._started_ms = clock.monotonic_ms()
+
+    @unary
+    async def ListNamespaces(self, request: pb.ListNamespacesRequest, context: Context) -> pb.ListNamespacesResponse:
+        """See the proto."""
+        query = fingerprint("namespaces", request.prefix, request.show_deleted)
+        found, following = await self._memory.namespaces.list(
+            request.prefix,
+            page_size=request.page_size,
+            after=decode_page(request.page_token, query) if request.page_token else "",
+            show_deleted=request.show_deleted,
+        )
+        return pb.ListNamespacesResponse(
+            namespaces=[_info(described) for described in found],
+            next_page_token="" if following is None else encode_page(query, following),
+        )
+
+    @unary
+    async def GetNamespace(self, request: pb.GetNamespaceRequest, context: Context) -> pb.GetNamespaceResponse:
+        """See the proto."""
+        return pb.GetNamespaceResponse(namespace=_info(await self._memory.namespaces.get(request.namespace)))
+
+    @unary
+    async def DeleteNamespace(self, request: pb.DeleteNamespaceRequest, context: Context) -> pb.DeleteNamespaceResponse:
+        """See the proto."""
+        expected = request.expected_head if request.HasField("expected_head") else None
+        dropped = await self._memory.namespaces.delete(request.namespace, expected)
+        return pb.DeleteNamespaceResponse(head=dropped.head, record_count=dropped.record_count)
+
+    @unary
+    async def SetPolicy(self, request: pb.SetPolicyRequest, context: Context) -> pb.SetPolicyResponse:
+        """See the proto."""
+        policy = decode.policy(request.policy) if request.HasField("policy") else None
+        version = await self._memory.namespaces.set_policy(decode.pattern(request.pattern), policy)
+        return pb.SetPolicyResponse(config_version=version)
+
+    @unary
+    async def ListPolicies(self, request: pb.ListPoliciesRequest, context: Context) -> pb.ListPoliciesResponse:
+        """See the proto."""
+        table = self._memory.core.coordinator.policies()
+        return pb.ListPoliciesResponse(
+            entries=[pb.PolicyEntry(pattern=key, policy=policy) for key, policy in encode.policies(table.entries)],
+            config_version=table.config_version,
+        )
+
+    @unary
+    async def GetStats(self, request: pb.GetStatsRequest, context: Context) -> pb.GetStatsResponse:
+        """See the proto."""
+        core = self._memory.core
+        totals = await core.store.totals()
+        return pb.GetStatsResponse(
+            namespace_count=totals.namespace_count,
+            loaded_count=totals.loaded_count,
+            record_count=totals.record_count,
+            record_bytes=totals.record_bytes,
+            commit_count=totals.commit_count,
+            sync_count=totals.sync_count,
+            refusals={reason.value: count for reason, count in core.refusals.items()},
+            watch_count=self._memory.watches.open_count,
+            agent_count=core.coordinator.active_count(),
+            uptime_seconds=(self._clock.monotonic_ms() - self._started_ms) / 1000,
+            resident_bytes=_resident_bytes(),
+            epoch=core.store.epoch,
+            journal_bytes=totals.journal_bytes,
+        )
+
+    @unary
+    async def ListEpochs(self, request: pb.ListEpochsRequest, context: Context) -> pb.ListEpochsResponse:
+        """See the proto."""
+        return pb.ListEpochsResponse(
+            epochs=[
+                pb.EpochInfo(
+                    epoch=record.epoch,
+                    start_time=timestamp(record.started_ms),
+                    cause=record.cause,
+                    recovered=record.recovered,
+                )
+                for record in await self._memory.core.coordinator.epochs()
+            ]
+        )
+
+
+def _info(described: NamespaceDescription) -> pb.NamespaceInfo:
+    ref, stats = described.ref, described.stats
+    view = stats.view
+    return pb.NamespaceInfo(
+        namespace=ref.name,
+        generation=ref.generation,
+        deleted=view.deleted,
+        head=view.head,
+        floor=view.floor,
+        record_count=stats.record_count,
+        record_bytes=stats.record_bytes,
+        log_count=stats.log_count,
+        log_bytes=stats.log_bytes,
+        request_count=stats.request_count,
+        policy=encode.policy(described.policy),
+        cuts=[pb.EpochCut(epoch=cut.epoch, cut=cut.cut) for cut in view.cuts],
+    )
+
+
+def _resident_bytes() -> int:
+    try:
+        with open("/proc/self/statm") as statm:
+            return int(statm.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        # Elsewhere the peak is the best that the standard library tells; macOS counts in bytes.
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,69 @@
+"""What every rpc method shares: refusals become statuses, anything else becomes one logged INTERNAL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import wraps
+from typing import Any, NoReturn, TypeVar
+
+import grpc
+import structlog
+
+from noosphere.consistency import Refusal
+
+from .errors import abort
+
+log = structlog.get_logger(__name__)
+
+Servicer = TypeVar("Servicer")
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+# The two type parameters of the context are not used by any method of ours.
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+def unary(
+    method: Callable[[Servicer, Request, Context], Awaitable[Response]],
+) -> Callable[[Servicer, Request, Context], Awaitable[Response]]:
+    """Wraps a unary handler."""
+
+    @wraps(method)
+    async def handler(self: Servicer, request: Request, context: Context) -> Response:
+        try:
+            return await method(self, request, context)
+        except Refusal as refusal:
+            await abort(context, refusal)
+        except (asyncio.CancelledError, grpc.aio.AbortError):
+            raise
+        except Exception as error:
+            await _internal(context, method.__name__, error)
+
+    return handler
+
+
+def streaming(
+    method: Callable[[Servicer, Request, Context], AsyncIterator[Response]],
+) -> Callable[[Servicer, Request, Context], AsyncIterator[Response]]:
+    """Wraps a handler that answers with a stream."""
+
+    @wraps(method)
+    async def handler(self: Servicer, request: Request, context: Context) -> AsyncIterator[Response]:
+        try:
+            async for response in method(self, request, context):
+                yield response
+        except Refusal as refusal:
+            await abort(context, refusal)
+        except (asyncio.CancelledError, grpc.aio.AbortError, GeneratorExit):
+            raise
+        except Exception as error:
+            await _internal(context, method.__name__, error)
+
+    return handler
+
+
+async def _internal(context: Context, method: str, error: Exception) -> NoReturn:
+    # The message may hold a caller's value, so it stays in the server's own log.
+    log.error("internal error", method=method, exc_info=error)
+    await context.abort(grpc.StatusCode.INTERNAL, f"internal error in {method}: {type(error).__name__}")
+    raise AssertionError("abort always raises")

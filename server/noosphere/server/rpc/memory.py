@@ -1,0 +1,304 @@
+"""MemoryService: each method decodes, calls one domain service and encodes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from noosphere.consistency import (
+    Encoding,
+    Reason,
+    Refusal,
+    decode_page,
+    decode_resume,
+    encode_page,
+    encode_resume,
+    fingerprint,
+    invalid,
+)
+from noosphere.consistency.errors import ConflictInfo, TransactionInfo
+from noosphere.v1 import memory_service_pb2 as pb
+from noosphere.v1 import types_pb2
+from noosphere.v1.memory_service_pb2_grpc import MemoryServiceServicer
+
+from .. import __version__
+from ..memory import Memory
+from ..memory.types import BatchView, Call, ClaimReply
+from ..memory.watches import Bookmark, SnapshotPage, WatchMessage, WatchStart
+from . import decode, encode
+from .calls import Context, streaming, unary
+from .times import duration, duration_ms, timestamp
+
+API_VERSION = "noosphere.v1"
+_NOT_APPLIED = frozenset(
+    {
+        Reason.VERSION_MISMATCH,
+        Reason.CONFLICT,
+        Reason.CONTEXT_TOO_OLD,
+        Reason.SIBLING_LIMIT,
+        Reason.PRECONDITION_REQUIRED,
+        Reason.MERGE_TYPE_MISMATCH,
+    }
+)
+"""Refusals that depend on the record, which `return_current` answers with the record as it is now."""
+
+
+class MemoryRpc(MemoryServiceServicer):
+    """The gRPC face of shared memory."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    @unary
+    async def Get(self, request: pb.GetRequest, context: Context) -> pb.GetResponse:
+        """See the proto."""
+        _check_consistency(request.consistency)
+        reply = await self._memory.reads.get(decode.call(request.call), request.namespace, request.key)
+        return pb.GetResponse(record=encode.record(reply.records[0]), head=reply.head)
+
+    @unary
+    async def BatchGet(self, request: pb.BatchGetRequest, context: Context) -> pb.BatchGetResponse:
+        """See the proto."""
+        _check_consistency(request.consistency)
+        reply = await self._memory.reads.batch_get(decode.call(request.call), request.namespace, request.keys)
+        return pb.BatchGetResponse(records=[encode.record(view) for view in reply.records], head=reply.head)
+
+    @unary
+    async def List(self, request: pb.ListRequest, context: Context) -> pb.ListResponse:
+        """See the proto."""
+        _check_consistency(request.consistency)
+        where = decode.scalars("where", request.where)
+        query = fingerprint("list", request.namespace, request.collection, request.reverse, where, request.claimed_only)
+        reply = await self._memory.reads.list(
+            decode.call(request.call),
+            request.namespace,
+            request.collection,
+            page_size=request.page_size,
+            after=decode_page(request.page_token, query) if request.page_token else None,
+            reverse=request.reverse,
+            where=where,
+            claimed_only=request.claimed_only,
+        )
+        return pb.ListResponse(
+            records=[encode.record(view, keys_only=request.keys_only) for view in reply.records],
+            next_page_token="" if reply.next_key is None else encode_page(query, reply.next_key),
+            head=reply.head,
+            stamp=pb.CollectionStamp(changed=reply.stamps.changed, members=reply.stamps.members),
+        )
+
+    @unary
+    async def ListHistory(self, request: pb.ListHistoryRequest, context: Context) -> pb.ListHistoryResponse:
+        """See the proto."""
+        query = fingerprint("history", request.namespace, request.key)
+        reply = await self._memory.reads.history(
+            decode.call(request.call),
+            request.namespace,
+            request.key,
+            page_size=request.page_size,
+            after=int(decode_page(request.page_token, query)) if request.page_token else None,
+        )
+        return pb.ListHistoryResponse(
+            batches=[encode.batch(batch) for batch in reply.batches],
+            next_page_token="" if reply.next_after is None else encode_page(query, str(reply.next_after)),
+            floor=reply.floor,
+            head=reply.head,
+        )
+
+    @unary
+    async def Put(self, request: pb.PutRequest, context: Context) -> pb.PutResponse:
+        """See the proto."""
+        call, op = decode.call(request.call), decode.put(request.put)
+        try:
+            reply = await self._memory.writes.put(call, request.namespace, op)
+        except Refusal as refusal:
+            refused = await self._not_applied(call, refusal, op.key, request.return_current)
+            return pb.PutResponse(not_applied=refused, head=refused.as_of)
+        applied = encode.applied(reply.results[0], reply.revision, reply.replayed)
+        return pb.PutResponse(applied=applied, head=reply.head)
+
+    @unary
+    async def Delete(self, request: pb.DeleteRequest, context: Context) -> pb.DeleteResponse:
+        """See the proto."""
+        call, op = decode.call(request.call), decode.delete(request.delete)
+        try:
+            reply = await self._memory.writes.delete(call, request.namespace, op)
+        except Refusal as refusal:
+            refused = await self._not_applied(call, refusal, op.key, request.return_current)
+            return pb.DeleteResponse(not_applied=refused, head=refused.as_of)
+        applied = encode.applied(reply.results[0], reply.revision, reply.replayed)
+        return pb.DeleteResponse(applied=applied, head=reply.head)
+
+    @unary
+    async def Merge(self, request: pb.MergeRequest, context: Context) -> pb.MergeResponse:
+        """See the proto."""
+        op = decode.merge_operation(request.merge)
+        reply = await self._memory.writes.merge(decode.call(request.call), request.namespace, op)
+        applied = encode.applied(reply.results[0], reply.revision, reply.replayed)
+        return pb.MergeResponse(applied=applied, head=reply.head)
+
+    @unary
+    async def Transact(self, request: pb.TransactRequest, context: Context) -> pb.TransactResponse:
+        """See the proto."""
+        call = decode.call(request.call)
+        compares, ops = decode.compares(request.compares), decode.operations(request.operations)
+        try:
+            reply = await self._memory.writes.transact(call, request.namespace, compares, ops)
+        except Refusal as refusal:
+            if not request.return_current or not isinstance(refusal.detail, TransactionInfo):
+                raise
+            failures, head = [], refusal.head
+            for part in refusal.detail.failures:
+                part.refusal.namespace, part.refusal.head = refusal.namespace, refusal.head
+                detail = await self._not_applied(call, part.refusal, part.key, True)
+                head = max(head, detail.as_of)
+                failures.append(pb.TransactFailure(index=part.index, is_operation=part.is_operation, detail=detail))
+            return pb.TransactResponse(not_applied=pb.TransactNotApplied(failures=failures), head=head)
+        results = [encode.applied(result, reply.revision, reply.replayed) for result in reply.results]
+        applied = pb.TransactApplied(revision=reply.revision, results=results, replayed=reply.replayed)
+        return pb.TransactResponse(applied=applied, head=reply.head)
+
+    @streaming
+    async def Watch(self, request: pb.WatchRequest, context: Context) -> AsyncIterator[pb.WatchResponse]:
+        """See the proto."""
+        start = WatchStart()
+        match request.WhichOneof("start"):
+            case "after":
+                start = WatchStart(after=request.after)
+            case "resume_token":
+                start = WatchStart(resume=decode_resume(request.resume_token))
+            case "snapshot":
+                start = WatchStart(snapshot=request.snapshot)
+            case _:
+                pass
+        call = decode.call(request.call)
+        async for message in self._memory.watches.watch(call, request.namespace, request.collection, start):
+            yield _watch_response(message)
+
+    @unary
+    async def ClaimNext(self, request: pb.ClaimNextRequest, context: Context) -> pb.ClaimNextResponse:
+        """See the proto."""
+        reply = await self._memory.tasks.claim_next(
+            decode.call(request.call),
+            request.namespace,
+            request.collection,
+            where=decode.scalars("where", request.where),
+            lease_ms=duration_ms("lease", request.lease),
+            wait_ms=duration_ms("wait", request.wait),
+        )
+        return pb.ClaimNextResponse(record=_claimed(reply), head=reply.head, replayed=reply.replayed)
+
+    @unary
+    async def Renew(self, request: pb.RenewRequest, context: Context) -> pb.RenewResponse:
+        """See the proto."""
+        reply = await self._memory.tasks.renew(
+            decode.call(request.call),
+            request.namespace,
+            request.key,
+            request.fence,
+            duration_ms("lease", request.lease),
+        )
+        return pb.RenewResponse(record=_claimed(reply), head=reply.head)
+
+    @unary
+    async def Release(self, request: pb.ReleaseRequest, context: Context) -> pb.ReleaseResponse:
+        """See the proto."""
+        call = decode.call(request.call)
+        reply = await self._memory.tasks.release(call, request.namespace, request.key, request.fence)
+        return pb.ReleaseResponse(record=_claimed(reply), head=reply.head)
+
+    @unary
+    async def Complete(self, request: pb.CompleteRequest, context: Context) -> pb.CompleteResponse:
+        """See the proto."""
+        data, encoding = None, Encoding.JSON
+        if request.HasField("result"):
+            data, encoding = decode.value("result", request.result)
+        reply = await self._memory.tasks.complete(
+            decode.call(request.call), request.namespace, request.key, request.fence, data, encoding
+        )
+        return pb.CompleteResponse(record=_claimed(reply), head=reply.head, replayed=reply.replayed)
+
+    @unary
+    async def OpenAgent(self, request: pb.OpenAgentRequest, context: Context) -> pb.OpenAgentResponse:
+        """See the proto."""
+        opened = await self._memory.agents.open(request.agent_id, request.takeover)
+        return pb.OpenAgentResponse(
+            actor=types_pb2.Actor(agent_id=opened.agent_id, incarnation=opened.number),
+            lease=duration(self._memory.agents.lease_ms),
+        )
+
+    @unary
+    async def KeepAgent(self, request: pb.KeepAgentRequest, context: Context) -> pb.KeepAgentResponse:
+        """See the proto."""
+        await self._memory.agents.keep(decode.incarnation(request.actor))
+        return pb.KeepAgentResponse(lease=duration(self._memory.agents.lease_ms))
+
+    @unary
+    async def CloseAgent(self, request: pb.CloseAgentRequest, context: Context) -> pb.CloseAgentResponse:
+        """See the proto."""
+        await self._memory.agents.close(decode.incarnation(request.actor))
+        return pb.CloseAgentResponse()
+
+    @unary
+    async def EnsureNamespace(self, request: pb.EnsureNamespaceRequest, context: Context) -> pb.EnsureNamespaceResponse:
+        """See the proto."""
+        policy = decode.policy(request.policy) if request.HasField("policy") else None
+        ensured = await self._memory.namespaces.ensure(decode.call(request.call), request.namespace, policy)
+        return pb.EnsureNamespaceResponse(
+            generation=ensured.generation,
+            policy=encode.policy(ensured.policy),
+            head=ensured.head,
+            created=ensured.created,
+        )
+
+    @unary
+    async def GetServerInfo(self, request: pb.GetServerInfoRequest, context: Context) -> pb.GetServerInfoResponse:
+        """See the proto."""
+        store = self._memory.core.store
+        return pb.GetServerInfoResponse(
+            version=__version__,
+            api_version=API_VERSION,
+            epoch=store.epoch,
+            store_time=timestamp(store.now_ms()),
+            engine=store.engine,
+            durability=store.durability,
+            agent_lease=duration(self._memory.agents.lease_ms),
+        )
+
+    async def _not_applied(self, call: Call, refusal: Refusal, key: str, return_current: bool) -> types_pb2.NotApplied:
+        """Returns a refusal as an outcome with the record as it is now, or raises it again."""
+        if not return_current or refusal.reason not in _NOT_APPLIED:
+            raise refusal
+        reply = await self._memory.reads.get(call, refusal.namespace, key)
+        unseen = refusal.detail.unseen if isinstance(refusal.detail, ConflictInfo) else ()
+        return types_pb2.NotApplied(
+            reason=refusal.reason.value,
+            message=refusal.message,
+            current=encode.record(reply.records[0]),
+            unseen=encode.dots(unseen),
+            as_of=reply.head,
+        )
+
+
+def _claimed(reply: ClaimReply) -> types_pb2.Record | None:
+    return None if reply.record is None else encode.record(reply.record)
+
+
+def _check_consistency(number: int) -> None:
+    # One process serves every read from its own synced state, so all three levels get the same answer.
+    if number not in types_pb2.ReadConsistency.values():
+        raise invalid("consistency", f"{number} is not a consistency level")
+
+
+def _watch_response(message: WatchMessage) -> pb.WatchResponse:
+    resume = b"" if message.resume is None else encode_resume(message.resume)
+    response = pb.WatchResponse(resume_token=resume, head=message.head)
+    event = message.event
+    match event:
+        case SnapshotPage(records, last):
+            response.snapshot.CopyFrom(pb.SnapshotPage(records=[encode.record(view) for view in records], last=last))
+        case BatchView():
+            response.changes.CopyFrom(encode.batch(event))
+        case Bookmark(draining):
+            response.bookmark.CopyFrom(pb.Bookmark(draining=draining))
+        case _:
+            response.epoch.CopyFrom(pb.EpochChanged(epoch=event.epoch, cut=event.cut))
+    return response

@@ -1,0 +1,73 @@
+"""The listening server: services, health, reflection, and a shutdown that ends streams with a resume hint."""
+
+from __future__ import annotations
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+
+from noosphere.v1 import admin_service_pb2, memory_service_pb2
+from noosphere.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
+from noosphere.v1.memory_service_pb2_grpc import add_MemoryServiceServicer_to_server
+
+from ..memory import Memory
+from ..ports.runtime import Clock
+from .admin import AdminRpc
+from .memory import MemoryRpc
+
+MESSAGE_BYTES_MAX = 1024 * 1024
+RESPONSE_BYTES_MAX = 32 * 1024 * 1024
+CONCURRENT_STREAMS_MAX = 10_000
+SERVICES = (
+    memory_service_pb2.DESCRIPTOR.services_by_name["MemoryService"].full_name,
+    admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
+)
+_OPTIONS = (
+    # A second server on the port must fail loudly instead of sharing it.
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", RESPONSE_BYTES_MAX),
+    ("grpc.max_metadata_size", 16 * 1024),
+    ("grpc.max_concurrent_streams", CONCURRENT_STREAMS_MAX),
+    # Clients of ours ping idle connections; the default would disconnect them for it.
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
+
+
+class RpcServer:
+    """A gRPC server on one address."""
+
+    def __init__(self, memory: Memory, clock: Clock, *, enable_reflection: bool) -> None:
+        self._memory = memory
+        self._server = grpc.aio.server(options=_OPTIONS)
+        self._health = HealthServicer()
+        add_MemoryServiceServicer_to_server(MemoryRpc(memory), self._server)
+        add_AdminServiceServicer_to_server(AdminRpc(memory, clock), self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        if enable_reflection:
+            reflection.enable_server_reflection((*SERVICES, reflection.SERVICE_NAME), self._server)
+
+    async def start(self, address: str) -> int:
+        """Listens; returns the port.
+
+        Raises:
+            OSError: the address cannot be used.
+        """
+        try:
+            port = self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise OSError(str(error)) from error
+        if port == 0:
+            raise OSError(f"{address} cannot be used")
+        await self._server.start()
+        for service in ("", *SERVICES):
+            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        return port
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Reports NOT_SERVING, ends watches with a resume hint, lets running calls finish, closes."""
+        await self._health.enter_graceful_shutdown()
+        self._memory.signals.drain()
+        await self._server.stop(grace_seconds)
