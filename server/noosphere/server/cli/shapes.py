@@ -39,6 +39,7 @@ class ClaimShape(TypedDict):
     fence: Annotated[Revision, "The claim's revision."]
     done: Annotated[bool, "Whether the task was completed."]
     completed_by: Annotated[str | None, "Who completed it."]
+    result: Annotated[Any, "What its completion stored: a JSON value, or the base64 text of bytes."]
     attempts: Annotated[int, "How often it was handed out."]
 
 
@@ -227,6 +228,16 @@ class ServerShape(TypedDict):
     store_time: Annotated[str | None, "Store time."]
 
 
+class ConflictShape(TypedDict):
+    """Why a write was refused, beside the error that it caused."""
+
+    namespace: Annotated[str, "The namespace."]
+    key: Annotated[str, "The key."]
+    theirs: Annotated[RecordShape | None, "The record as it is now."]
+    unseen: Annotated[list[DotShape], "Writes that the caller had not seen, newest first."]
+    allowed: Annotated[list[str], "What the caller may do, the most sensible first."]
+
+
 class ErrorShape(TypedDict):
     """Printed to stderr as `{"error": …}` by a command that failed."""
 
@@ -235,3 +246,4 @@ class ErrorShape(TypedDict):
     exit_code: Annotated[int, "The process's exit code."]
     outcome: Annotated[str | None, "`not_applied`, or `unknown` if a write may have happened; null without a call."]
     request_id: Annotated[str | None, "The id of the write."]
+    conflict: Annotated[ConflictShape | None, "The conflict, if it is one."]
