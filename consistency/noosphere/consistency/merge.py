@@ -20,7 +20,8 @@ from .limits import JSON_DEPTH_MAX
 
 COUNTER_MAX = (1 << 63) - 1
 _SURROGATE = re.compile("[\ud800-\udfff]|\\\\u[dD][89a-fA-F]")
-_NESTING = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+# Possessive, and content to end at the end of the text, so that no input makes it search twice.
+_NESTING = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 
 class MergeType(IntEnum):
@@ -126,6 +127,29 @@ def _depth(text: str) -> int:
     return deepest
 
 
+class _Element(NamedTuple):
+    """An element of a set, with its newest add and the one before it (0: none is left).
+
+    Two adds are enough: a context covers all revisions up to its prefix and a few single ones, so what
+    covers the newest add by its prefix covers every earlier one. If it names the newest add alone, the
+    add before it tells whether somebody else's is left; when in doubt the element stays.
+    """
+
+    value: Any
+    dot: int
+    before: int = 0
+
+    def without(self, context: CausalContext | None) -> _Element | None:
+        """Returns what is left once the adds that ``context`` covers are dropped; None: nothing is."""
+        if context is None or self.dot <= context.prefix:
+            return None
+        before_covered = self.before <= context.prefix
+        if context.covers(self.dot):
+            # Of the adds before `before` nothing is known but that they are older.
+            return None if before_covered else _Element(self.value, self.before, self.before)
+        return _Element(self.value, self.dot) if before_covered else self
+
+
 def parse_json(field: str, text: str | bytes) -> Any:
     """Parses JSON strictly (RFC 8259), so that whatever is stored can be read everywhere.
 
@@ -204,21 +228,19 @@ def _counter(op: CounterAdd, state: bytes | None) -> Merged:
 
 
 def _set(op: SetUpdate, state: bytes | None) -> Merged:
-    # Only the newest add of an element is kept: contexts cover prefixes of the log, so a context that
-    # covers the newest add covers the older ones too.
-    elements: dict[str, tuple[Any, int]] = {}
-    for value, dot in json.loads(state) if state is not None else ():
-        elements[_canonical(value)] = (value, dot)
+    elements = {_canonical(e[0]): _Element(*e) for e in json.loads(state)} if state is not None else {}
     for text in op.remove:
         name = _canonical(parse_json("merge.set_update.remove", text))
-        found = elements.get(name)
-        if found is not None and (op.context is None or op.context.covers(found[1])):
-            del elements[name]
+        if (found := elements.get(name)) is not None:
+            if (left := found.without(op.context)) is not None:
+                elements[name] = left
+            else:
+                del elements[name]
     for text in op.add:
         value = parse_json("merge.set_update.add", text)
-        elements.pop(name := _canonical(value), None)
-        elements[name] = (value, 0)
-    return Merged(dump_json([[value, dot] for value, dot in elements.values()]))
+        earlier = elements.pop(name := _canonical(value), None)
+        elements[name] = _Element(value, 0, (earlier.dot or earlier.before) if earlier is not None else 0)
+    return Merged(dump_json(list(elements.values())))
 
 
 def _extreme(op: Extreme, state: bytes | None) -> Merged:
@@ -271,7 +293,7 @@ def render(merge_type: MergeType, state: bytes) -> bytes:
     """Returns what readers see of a state, as JSON bytes."""
     match merge_type:
         case MergeType.SET:
-            return dump_json([value for value, _ in json.loads(state)])
+            return dump_json([element[0] for element in json.loads(state)])
         case MergeType.LOG:
             return dump_json(json.loads(state)["e"])
         case _:
@@ -282,7 +304,7 @@ def state_at(merge_type: MergeType, state: bytes, revision: int) -> bytes:
     """Returns the state with revision 0 replaced by that of the commit that wrote it."""
     if merge_type is not MergeType.SET:
         return state
-    return dump_json([[value, dot or revision] for value, dot in json.loads(state)])
+    return dump_json([[value, dot or revision, before] for value, dot, before in json.loads(state)])
 
 
 def _all_elements(value: object) -> bool:
@@ -315,7 +337,7 @@ def state_from_value(merge_type: MergeType, data: bytes) -> bytes:
     match merge_type:
         case MergeType.SET:
             unique = {_canonical(element): element for element in value}
-            return dump_json([[element, 0] for element in unique.values()])
+            return dump_json([_Element(element, 0) for element in unique.values()])
         case MergeType.LOG:
             return dump_json({"e": value, "t": 0})
         case _:
