@@ -1,0 +1,85 @@
+"""What ``noosphere check`` prints, and its exit code."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import sys
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .check import check_history
+from .reader import HistoryError
+from .verdict import Figures, Status, Verdict
+
+EXIT_VALID = 0
+EXIT_UNREADABLE = 2
+EXIT_NOT_VALID = 5
+"""The history is invalid or could not be decided."""
+
+_STYLE = {Status.VALID: "bold green", Status.INVALID: "bold red", Status.UNDECIDED: "bold yellow"}
+
+
+def run_check(path: Path | str, json: bool = False, console: Console | None = None) -> int:
+    """Judges a history and prints the verdict on stdout, errors on stderr.
+
+    Args:
+        path: the history.
+        json: print one JSON object instead of text.
+        console: where the text goes; stdout if None.
+
+    Returns:
+        0 if the history is valid, 5 if it is invalid or undecided, 2 if it cannot be read.
+    """
+    try:
+        verdict = check_history(path)
+    except HistoryError as error:
+        if json:
+            document = {"error": {"reason": "UNREADABLE_HISTORY", "message": str(error)}}
+            print(jsonlib.dumps(document, ensure_ascii=False), file=sys.stderr)
+        else:
+            print(f"noosphere: error: {error}", file=sys.stderr)
+        return EXIT_UNREADABLE
+    if json:
+        print(jsonlib.dumps(verdict.as_dict(), ensure_ascii=False), flush=True)
+    else:
+        print_verdict(verdict, console or Console(highlight=False, soft_wrap=True))
+    return EXIT_VALID if verdict.ok else EXIT_NOT_VALID
+
+
+def print_verdict(verdict: Verdict, console: Console) -> None:
+    """Prints a verdict for people."""
+    console.print(figures_table(verdict.figures))
+    explanation = Text(verdict.explain())
+    explanation.stylize(_STYLE[verdict.status], 0, explanation.plain.find("\n") if "\n" in explanation.plain else None)
+    console.print(explanation)
+
+
+def figures_table(figures: Figures) -> Table:
+    """Returns the figures as a table of two columns."""
+    table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
+    table.add_column(justify="left")
+    table.add_column(justify="right")
+    operations = ", ".join(f"{count} {op}" for op, count in figures.by_op.items())
+    attempts = ", ".join(f"{writes} in {count}" for count, writes in figures.attempts.items())
+    conflicts = ", ".join(f"{count} {reason}" for reason, count in figures.conflicts.items())
+    rows: tuple[tuple[str, object], ...] = (
+        ("processes", figures.processes),
+        ("calls", f"{figures.calls} ({operations})"),
+        ("calls without an answer", figures.unknown),
+        ("commits", figures.commits),
+        ("conflicts met", f"{figures.conflict_count} ({conflicts})" if conflicts else 0),
+        ("  resolved by reading again / abandoned", f"{figures.resolved} / {figures.abandoned}"),
+        ("  writes by number of attempts", attempts or "none"),
+        ("tasks completed / taken over", f"{figures.completions} / {figures.takeovers}"),
+        ("lost updates", figures.lost_updates),
+        ("duplicate completions", figures.duplicate_completions),
+        ("values lost to blind writes", figures.blind_losses),
+        ("registers searched", figures.registers),
+    )
+    for name, value in rows:
+        table.add_row(name, str(value))
+    return table
