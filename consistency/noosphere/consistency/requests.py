@@ -53,11 +53,21 @@ def fingerprint(*parts: object) -> bytes:
     return digest.digest()
 
 
+class _Client:
+    """One incarnation's unanswered calls. Every sequence up to ``answered_through`` was answered."""
+
+    __slots__ = ("answered_through", "calls")
+
+    def __init__(self) -> None:
+        self.answered_through = 0
+        self.calls: dict[int, Remembered] = {}
+
+
 class RequestMemory:
     """The remembered requests of one namespace. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._clients: OrderedDict[str, dict[int, Remembered]] = OrderedDict()
+        self._clients: OrderedDict[str, _Client] = OrderedDict()
         self._uuids: OrderedDict[str, Remembered] = OrderedDict()
         self._count = 0
 
@@ -70,15 +80,17 @@ class RequestMemory:
             found = self._uuids.get(ref.uuid)
             age_max = UUID_REQUEST_AGE_MS
         else:
-            found = self._clients.get(ref.client, {}).get(ref.sequence)
+            client = self._clients.get(ref.client)
+            found = client.calls.get(ref.sequence) if client is not None else None
             age_max = CLIENT_REQUEST_AGE_MS
         return found if found is not None and found.time_ms + age_max > now_ms else None
 
     def check_room(self, ref: RequestRef, now_ms: int) -> None:
-        """Checks that one more call can be remembered.
+        """Checks that an unknown call may be executed and can be remembered.
 
         Raises:
-            Refusal: LIMIT_EXCEEDED.
+            Refusal: LIMIT_EXCEEDED, or REQUEST_ID_REUSED for a call that was answered before. The caller has
+                its answer, so this is a late copy (a lost attempt of a retried call): it must not execute.
         """
         if ref.uuid:
             self._expire(now_ms)
@@ -87,38 +99,49 @@ class RequestMemory:
                     "request_id.uuid", len(self._uuids), UUID_REQUESTS_MAX, "too many requests in 2 minutes"
                 )
             return
-        held = self._clients.get(ref.client)
-        if held is not None and len(held) >= REQUESTS_PER_CLIENT_MAX:
-            waiting = sum(1 for sequence in held if sequence > ref.answered_through)
+        client = self._clients.get(ref.client)
+        answered_through = max(ref.answered_through, client.answered_through if client is not None else 0)
+        if ref.sequence <= answered_through:
+            raise Refusal(
+                Reason.REQUEST_ID_REUSED,
+                f"request_id.sequence: {ref.sequence} was answered, as was every call up to {answered_through}",
+            )
+        if client is not None and len(client.calls) >= REQUESTS_PER_CLIENT_MAX:
+            waiting = sum(1 for sequence in client.calls if sequence > answered_through)
             if waiting >= REQUESTS_PER_CLIENT_MAX:
                 raise exhausted("request_id.sequence", waiting, REQUESTS_PER_CLIENT_MAX, "too many unanswered requests")
 
     def remember(self, ref: RequestRef, call: Remembered) -> None:
         """Remembers an applied call and forgets what its client has answers to."""
         if ref.uuid:
-            self._count += ref.uuid not in self._uuids
+            # Anew at the end: the order is that of the times.
+            self._count += self._uuids.pop(ref.uuid, None) is None
             self._uuids[ref.uuid] = call
         else:
-            held = self._clients.setdefault(ref.client, {})
+            client = self._clients.setdefault(ref.client, _Client())
             self._clients.move_to_end(ref.client)
-            # Sequences arrive nearly in order, so the answered ones are at the front.
-            answered = [s for s in held if s <= ref.answered_through]
-            for sequence in answered:
-                del held[sequence]
-            self._count += 1 - len(answered) - (ref.sequence in held)
-            held[ref.sequence] = call
+            if ref.answered_through > client.answered_through:
+                client.answered_through = ref.answered_through
+                answered = [sequence for sequence in client.calls if sequence <= ref.answered_through]
+                for sequence in answered:
+                    del client.calls[sequence]
+                self._count -= len(answered)
+            if ref.sequence > client.answered_through:
+                self._count += client.calls.pop(ref.sequence, None) is None
+                client.calls[ref.sequence] = call
         self._expire(call.time_ms)
 
     def forget_client(self, client: str) -> None:
         """Drops everything of an incarnation that has ended."""
-        self._count -= len(self._clients.pop(client, ()))
+        if (found := self._clients.pop(client, None)) is not None:
+            self._count -= len(found.calls)
 
     def items(self) -> list[tuple[RequestRef, Remembered]]:
         """Returns everything, for persisting; :meth:`remember` in this order restores it."""
         found = [
-            (RequestRef(client, sequence), call)
-            for client, held in self._clients.items()
-            for sequence, call in held.items()
+            (RequestRef(name, sequence, client.answered_through), call)
+            for name, client in self._clients.items()
+            for sequence, call in client.calls.items()
         ]
         return found + [(RequestRef(uuid=uuid), call) for uuid, call in self._uuids.items()]
 
@@ -131,10 +154,11 @@ class RequestMemory:
             self._count -= 1
         # Clients are ordered by their newest call: the first one is the one idle longest.
         while self._clients:
-            client, held = next(iter(self._clients.items()))
-            if max(call.time_ms for call in held.values()) + CLIENT_REQUEST_AGE_MS > now_ms:
+            name, client = next(iter(self._clients.items()))
+            newest_ms = next(reversed(client.calls.values())).time_ms if client.calls else 0
+            if newest_ms + CLIENT_REQUEST_AGE_MS > now_ms:
                 break
-            self.forget_client(client)
+            self.forget_client(name)
 
 
 def check_replay(found: Remembered, wanted: bytes) -> None:
