@@ -28,7 +28,7 @@ from noosphere.consistency.limits import (
     UUID_REQUESTS_MAX,
 )
 
-from ..ports.store import Failed, FailureKind, Fence, NamespaceRef, ReadResult
+from ..ports.store import Commit, CommitResult, Failed, FailureKind, Fence, NamespaceRef, ReadResult
 from .access import is_private_to, may_access
 from .core import Core, located, state_of
 from .types import Call, Compare, DeleteOp, PutOp, WriteOp
@@ -184,6 +184,19 @@ async def refuse(core: Core, ref: NamespaceRef, refusal: Refusal, head: int) -> 
     await core.store.settle(ref)
     core.refusals[refusal.reason] += 1
     raise located(refusal, ref.name, head)
+
+
+async def carry_out(core: Core, ref: NamespaceRef, commit: Commit, head: int) -> CommitResult:
+    """Commits; a refusal by the store itself gets the place where it happened.
+
+    Raises:
+        Refusal: ENGINE_UNAVAILABLE, or REQUEST_ID_REUSED for a late copy of an answered call.
+    """
+    try:
+        return await core.store.commit(ref, commit)
+    except Refusal as refusal:
+        core.refusals[refusal.reason] += 1
+        raise located(refusal, ref.name, head) from None
 
 
 async def after_failure(core: Core, ref: NamespaceRef, failed: Failed, call: Call) -> NamespaceRef:

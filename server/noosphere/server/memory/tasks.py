@@ -34,7 +34,7 @@ from noosphere.consistency.errors import ConflictInfo
 from noosphere.consistency.limits import CLAIM_WAIT_MS_MAX, LEASE_MS_MAX, LEASE_MS_MIN
 
 from ..ports.store import Commit, Committed, NamespaceRef, ReadResult, Replayed, RequestRecord, StoredEntry
-from .admission import admit_write, after_failure, fences_of, refuse, require_writer
+from .admission import admit_write, after_failure, carry_out, fences_of, refuse, require_writer
 from .codec import decode_entry, decode_record
 from .core import Core, draining
 from .expiry import key_check, mutation
@@ -274,7 +274,8 @@ class Tasks:
         rules = core.rules(namespace)
         now_ms = read.view.now_ms
         assert decision.record is not None, "a claim never removes its record"
-        result = await core.store.commit(
+        result = await carry_out(
+            core,
             ref,
             Commit(
                 epoch=read.view.epoch,
@@ -285,6 +286,7 @@ class Tasks:
                 fences=fences_of(call, namespace),
                 not_after_ms=record.next_expiry_ms if record.next_expiry_ms > now_ms else None,
             ),
+            read.view.head,
         )
         if isinstance(result, Committed):
             view = RecordView(key, decision.record.at(result.revision), result.now_ms, result.revision)

@@ -35,6 +35,7 @@ from ..ports.store import Commit, Committed, Fence, NamespaceRef, ReadResult, Re
 from .admission import (
     admit_write,
     after_failure,
+    carry_out,
     check_op,
     check_transaction,
     fences_of,
@@ -181,7 +182,7 @@ class Writes:
             now_ms, head = read.view.now_ms, read.view.head
             results = tuple(AppliedOp(0, seen_by_reader(records[op.key], now_ms, head)) for op in job.ops)
             return WriteReply(0, results, read.view.head, False)
-        result = await core.store.commit(ref, self._commit(job, attempt, decisions))
+        result = await carry_out(core, ref, self._commit(job, attempt, decisions), read.view.head)
         if isinstance(result, Committed):
             return WriteReply(
                 result.revision,
