@@ -24,9 +24,9 @@ class CausalContext(NamedTuple):
         return dot <= self.prefix or dot in self.extras
 
     @property
-    def newest(self) -> int:
-        """The highest revision that this context names."""
-        return max(self.prefix, *self.extras) if self.extras else self.prefix
+    def revisions(self) -> tuple[int, ...]:
+        """Every revision that this context names. Each may have been lost although a newer one survived."""
+        return (self.prefix, *self.extras)
 
     def check(self, field: str = "context") -> None:
         """Checks bounds.
@@ -36,5 +36,6 @@ class CausalContext(NamedTuple):
         """
         if len(self.extras) > CONTEXT_EXTRAS_MAX:
             raise too_large(f"{field}.extras", len(self.extras), CONTEXT_EXTRAS_MAX, "dots")
-        if self.newest > REVISION_MAX:
-            raise invalid(field, f"{self.newest} is not a revision")
+        for revision in self.revisions:
+            if not 0 <= revision <= REVISION_MAX:
+                raise invalid(field, f"{revision} is not a revision")

@@ -72,6 +72,8 @@ def check_op(op: WriteOp) -> None:
         op.put.precondition.check()
     elif isinstance(op, DeleteOp):
         op.precondition.check()
+    elif isinstance(op.op, merging.SetUpdate) and op.op.context is not None:
+        op.op.context.check("merge.set_update.context")
 
 
 def check_transaction(compares: tuple[Compare, ...], ops: tuple[WriteOp, ...]) -> None:
@@ -126,16 +128,14 @@ def presented(ops: Iterable[WriteOp], compares: Iterable[Compare]) -> Iterator[i
         elif isinstance(op, DeleteOp):
             yield from _of_precondition(op.precondition)
         elif isinstance(op.op, merging.SetUpdate) and op.op.context is not None:
-            yield op.op.context.newest
+            yield from op.op.context.revisions
 
 
 def _of_precondition(when: Precondition) -> Iterator[int]:
     if when.expected_version is not None:
         yield when.expected_version
     if when.context is not None:
-        # Every part is presented: an extra dot may be lost although the prefix survived.
-        yield when.context.prefix
-        yield from when.context.extras
+        yield from when.context.revisions
 
 
 def admit_write(
