@@ -33,7 +33,7 @@ def unseal(kind: TokenKind, token: bytes, field: str) -> bytes:
     """Returns a token's payload.
 
     Raises:
-        Refusal: INVALID_FIELD (not a token of this kind, damaged, or of a newer format).
+        Refusal: INVALID_FIELD (not a token of this kind, damaged, or of another format).
     """
     if len(token) > TOKEN_BYTES_MAX:
         raise invalid(field, f"has {len(token)} bytes, the limit is {TOKEN_BYTES_MAX}")
@@ -41,8 +41,8 @@ def unseal(kind: TokenKind, token: bytes, field: str) -> bytes:
         raise invalid(field, "is damaged or not a token")
     if token[0] != kind:
         raise invalid(field, f"is a token of another kind ({token[0]}, expected {int(kind)})")
-    if token[1] > FORMAT:
-        raise invalid(field, f"has format {token[1]}, this version reads up to {FORMAT}")
+    if token[1] != FORMAT:
+        raise invalid(field, f"has format {token[1]}, this version reads format {FORMAT}")
     return token[2:-4]
 
 
@@ -83,8 +83,10 @@ def decode_page(token: str, query: bytes) -> str:
     """
     try:
         payload = unseal(TokenKind.PAGE, bytes.fromhex(token), "page_token")
-    except (ValueError, Refusal) as error:
-        raise Refusal(Reason.INVALID_PAGE_TOKEN, f"page_token: {error}") from None
-    if payload[: len(query)] != query:
-        raise Refusal(Reason.INVALID_PAGE_TOKEN, "page_token: belongs to a request with other arguments")
-    return payload[len(query) :].decode()
+        if payload[: len(query)] != query:
+            raise invalid("page_token", "belongs to a request with other arguments")
+        return payload[len(query) :].decode()
+    except ValueError:
+        raise Refusal(Reason.INVALID_PAGE_TOKEN, "page_token: is damaged or not a token") from None
+    except Refusal as refusal:
+        raise Refusal(Reason.INVALID_PAGE_TOKEN, refusal.message) from None
