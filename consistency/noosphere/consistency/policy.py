@@ -63,6 +63,8 @@ class NamespacePolicy:
             if not prefix:
                 raise invalid("policy.prefix_policies.prefix", "must not be empty; use conflict_policy")
             check_collection(prefix, "policy.prefix_policies.prefix")
+        if len({prefix for prefix, _ in self.prefix_policies}) < len(self.prefix_policies):
+            raise invalid("policy.prefix_policies.prefix", "must not repeat")
         _between("policy.item_bytes_max", self.item_bytes_max, 1, ITEM_BYTES_MAX)
         _between("policy.records_max", self.records_max, 1, 10_000_000)
         _between("policy.tombstone_retention", self.tombstone_retention_ms, TOMBSTONE_RETENTION_MS_MIN, 10**12, "ms")
@@ -97,7 +99,7 @@ class NamePattern(NamedTuple):
             raise invalid("pattern.prefix", f"{self.text!r} must begin with a kind and a slash, e.g. 'shared/'")
         else:
             try:
-                check_namespace(self.text.rstrip("/") + "/x" if self.text.endswith("/") else self.text)
+                check_namespace(self.text + "x" if self.text.endswith("/") else self.text)
             except Refusal as refusal:
                 raise invalid("pattern.prefix", refusal.message) from None
 
