@@ -1,0 +1,3 @@
+"""Drivers behind the ports. Only ``app`` chooses among them."""
+
+__all__: list[str] = []

@@ -1,0 +1,327 @@
+"""The embedded coordinator: incarnations, epochs and rules of one process, in a file of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import msgspec
+
+from noosphere.consistency import NamePattern, NamespacePolicy, Reason, Refusal, exhausted
+
+from ...ports.coordinator import EpochRecord, Incarnation, PolicyTable
+from ...ports.runtime import Clock
+from .database import damaged, open_database
+from .folder import StoreFailed
+from .worker import ThreadWorker, Worker, run
+
+FILE = "coordination.sqlite3"
+
+AGENT_LEASE_MS = 15_000
+AGENTS_OPEN_MAX = 100_000
+"""Agents that were opened and not closed. Above it, opening one ends the one whose lease lapsed first."""
+
+PATTERNS_MAX = 10_000
+
+_SCHEMA = """
+CREATE TABLE state(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE agents(agent_id TEXT PRIMARY KEY, newest INTEGER NOT NULL, open INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE policies(
+    text TEXT NOT NULL, exact INTEGER NOT NULL, policy TEXT NOT NULL, PRIMARY KEY(text, exact)
+) WITHOUT ROWID;
+CREATE TABLE epochs(
+    epoch INTEGER PRIMARY KEY, started_ms INTEGER NOT NULL, cause TEXT NOT NULL, recovered TEXT NOT NULL
+);
+"""
+
+T = TypeVar("T")
+Statement = tuple[str, tuple[Any, ...]]
+
+
+class _Lease:
+    """The present incarnation of an agent that was not closed."""
+
+    __slots__ = ("ends_ms", "number")
+
+    def __init__(self, number: int, ends_ms: int) -> None:
+        self.number = number
+        self.ends_ms = ends_ms
+
+
+class _Loaded:
+    """The contents of the file."""
+
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        try:
+            state: dict[str, int] = dict(db.execute("SELECT name, value FROM state"))
+            self.counter = state.get("counter", 0)
+            self.config_version = state.get("config_version", 0)
+            self.open_agents: dict[str, int] = dict(db.execute("SELECT agent_id, newest FROM agents WHERE open"))
+            self.policies = {
+                NamePattern(text, bool(exact)): msgspec.json.decode(policy, type=NamespacePolicy)
+                for text, exact, policy in db.execute("SELECT text, exact, policy FROM policies ORDER BY text")
+            }
+            self.epochs = [EpochRecord(*row) for row in db.execute("SELECT * FROM epochs ORDER BY epoch")]
+        except (sqlite3.DatabaseError, msgspec.MsgspecError) as error:
+            raise damaged(path, error) from None
+
+
+class EmbeddedCoordinator:
+    """See :class:`~noosphere.server.ports.coordinator.Coordinator`. Lives on one event loop.
+
+    Leases are in memory, on the monotonic clock, so all of them end with the process; whose turn it is does
+    not. Everything else is on disk before a call returns. The present incarnation changes in memory first:
+    a fenced predecessor must not write while the disk is busy.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        db: sqlite3.Connection,
+        loaded: _Loaded,
+        worker: Worker,
+        clock: Clock,
+        agent_lease_ms: int,
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self._path = path
+        self._db = db
+        self._worker = worker
+        self._clock = clock
+        self._lease_ms = agent_lease_ms
+        self._on_fatal = on_fatal
+        self._counter = loaded.counter
+        # Insertion order is the order of opening, which is about the order of lapsing.
+        self._leases = {agent_id: _Lease(number, 0) for agent_id, number in loaded.open_agents.items()}
+        self._policies = loaded.policies
+        self._config_version = loaded.config_version
+        self._table = self._make_table()
+        self._epochs = loaded.epochs
+        self._loop = asyncio.get_running_loop()
+        self._failure: StoreFailed | None = None
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        folder: Path,
+        *,
+        clock: Clock,
+        agent_lease_ms: int = AGENT_LEASE_MS,
+        on_fatal: Callable[[BaseException], None] = lambda failure: None,
+        worker: Callable[[str], Worker] = ThreadWorker,
+    ) -> EmbeddedCoordinator:
+        """Opens the coordinator in a locked data folder, or creates it.
+
+        Raises:
+            DataFolderError: damaged, unreadable, or of a newer format; nothing was changed.
+        """
+        path = folder / FILE
+        thread = worker("noosphere-coordinator")
+
+        def load() -> tuple[sqlite3.Connection, _Loaded]:
+            db, _ = open_database(path, _SCHEMA)
+            try:
+                return db, _Loaded(db, path)
+            except BaseException:
+                db.close()
+                raise
+
+        try:
+            db, loaded = await run(thread, load)
+        except BaseException:
+            thread.stop()
+            raise
+        return cls(path, db, loaded, thread, clock, agent_lease_ms, on_fatal)
+
+    async def open_agent(self, agent_id: str, takeover: bool) -> Incarnation:
+        """Begins an incarnation, ending any earlier one.
+
+        Raises:
+            Refusal: AGENT_ACTIVE; LIMIT_EXCEEDED with 100,000 active agents.
+        """
+        self._check()
+        now_ms = self._clock.monotonic_ms()
+        held = self._leases.pop(agent_id, None)
+        if held is not None and held.ends_ms > now_ms and not takeover:
+            self._leases[agent_id] = held
+            raise Refusal(
+                Reason.AGENT_ACTIVE,
+                f"agent {agent_id!r} is active as incarnation {held.number} "
+                f"for another {held.ends_ms - now_ms} ms; takeover ends it",
+            )
+        statements: list[Statement] = []
+        if len(self._leases) >= AGENTS_OPEN_MAX:
+            lapsed = self._first_lapsed(now_ms)
+            del self._leases[lapsed]
+            statements.append(("UPDATE agents SET open = 0 WHERE agent_id = ?", (lapsed,)))
+        self._counter = number = self._counter + 1
+        lease = self._leases[agent_id] = _Lease(number, now_ms + self._lease_ms)
+        statements += [
+            ("INSERT OR REPLACE INTO state VALUES ('counter', ?)", (number,)),
+            ("INSERT OR REPLACE INTO agents VALUES (?, ?, 1)", (agent_id, number)),
+        ]
+        await self._write(statements)
+        lease.ends_ms = max(lease.ends_ms, self._clock.monotonic_ms() + self._lease_ms)
+        return Incarnation(agent_id, number)
+
+    async def keep_agent(self, incarnation: Incarnation) -> None:
+        """Renews a lease.
+
+        Raises:
+            Refusal: STALE_INCARNATION.
+        """
+        self._check()
+        if not self.touch(incarnation):
+            raise _stale(incarnation)
+
+    async def close_agent(self, incarnation: Incarnation) -> None:
+        """Ends an incarnation.
+
+        Raises:
+            Refusal: STALE_INCARNATION.
+        """
+        self._check()
+        held = self._leases.get(incarnation.agent_id)
+        if held is None or held.number != incarnation.number:
+            raise _stale(incarnation)
+        del self._leases[incarnation.agent_id]
+        await self._write(
+            [("UPDATE agents SET open = 0 WHERE agent_id = ? AND newest = ?", (incarnation.agent_id, held.number))]
+        )
+
+    def touch(self, incarnation: Incarnation) -> bool:
+        """Renews the lease if the incarnation is current; returns whether it is."""
+        held = self._leases.get(incarnation.agent_id)
+        if held is None or held.number != incarnation.number:
+            return False
+        held.ends_ms = self._clock.monotonic_ms() + self._lease_ms
+        return True
+
+    async def latest(self, agent_id: str) -> int:
+        """Returns the number of the agent's newest incarnation, 0 if it was never opened."""
+        self._check()
+        held = self._leases.get(agent_id)
+        if held is not None:
+            return held.number
+
+        def look() -> int:
+            row = self._db.execute("SELECT newest FROM agents WHERE agent_id = ?", (agent_id,)).fetchone()
+            return int(row[0]) if row is not None else 0
+
+        return await self._run(look)
+
+    def active_count(self) -> int:
+        """Returns how many agents have a living lease."""
+        now_ms = self._clock.monotonic_ms()
+        return sum(lease.ends_ms > now_ms for lease in self._leases.values())
+
+    def policies(self) -> PolicyTable:
+        """Returns the rules."""
+        return self._table
+
+    async def refresh(self) -> PolicyTable:
+        """Returns the rules; nobody else changes them."""
+        self._check()
+        return self._table
+
+    async def set_policy(self, pattern: NamePattern, policy: NamespacePolicy | None) -> int:
+        """Sets or (None) removes a pattern's rules; returns the new configuration version.
+
+        Raises:
+            Refusal: LIMIT_EXCEEDED, above 10,000 patterns.
+        """
+        self._check()
+        if policy is not None and pattern not in self._policies and len(self._policies) >= PATTERNS_MAX:
+            raise exhausted("pattern", len(self._policies) + 1, PATTERNS_MAX, "too many patterns")
+        self._config_version = version = self._config_version + 1
+        if policy is None:
+            self._policies.pop(pattern, None)
+            change: Statement = ("DELETE FROM policies WHERE text = ? AND exact = ?", (pattern.text, pattern.exact))
+        else:
+            self._policies[pattern] = policy
+            text = msgspec.json.encode(policy).decode()
+            change = ("INSERT OR REPLACE INTO policies VALUES (?, ?, ?)", (pattern.text, pattern.exact, text))
+        table = self._make_table()
+        await self._write([change, ("INSERT OR REPLACE INTO state VALUES ('config_version', ?)", (version,))])
+        if table.config_version > self._table.config_version:
+            self._table = table
+        return version
+
+    async def epochs(self) -> tuple[EpochRecord, ...]:
+        """Returns every epoch, oldest first."""
+        self._check()
+        return tuple(self._epochs)
+
+    async def begin_epoch(self, cause: str, recovered: str, at_least: int) -> int:
+        """Begins an epoch above every earlier one and not below ``at_least``; returns it."""
+        self._check()
+        epoch = max(at_least, self._epochs[-1].epoch + 1 if self._epochs else 1)
+        record = EpochRecord(epoch, self._clock.wall_ms(), cause, recovered)
+        self._epochs.append(record)
+        await self._write([("INSERT INTO epochs VALUES (?, ?, ?, ?)", tuple(record))])
+        return epoch
+
+    async def close(self) -> None:
+        """Ends leases and closes the file."""
+        if self._closed:
+            return
+        self._closed = True
+        await run(self._worker, self._db.close)
+        self._worker.stop()
+
+    def _make_table(self) -> PolicyTable:
+        return PolicyTable(self._config_version, MappingProxyType(dict(self._policies)))
+
+    def _first_lapsed(self, now_ms: int) -> str:
+        for agent_id, lease in self._leases.items():
+            if lease.ends_ms <= now_ms:
+                return agent_id
+        raise exhausted("agent_id", len(self._leases) + 1, AGENTS_OPEN_MAX, "too many active agents")
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise Refusal(Reason.ENGINE_UNAVAILABLE, f"the coordinator has failed: {self._failure}")
+        if self._closed:
+            raise Refusal(Reason.ENGINE_UNAVAILABLE, "the coordinator is closed")
+
+    async def _write(self, statements: Iterable[Statement]) -> None:
+        """Runs statements in one durable transaction."""
+
+        def write() -> None:
+            self._db.execute("BEGIN IMMEDIATE")
+            for sql, values in statements:
+                self._db.execute(sql, values)
+            self._db.execute("COMMIT")
+
+        await self._run(write)
+
+    async def _run(self, call: Callable[[], T]) -> T:
+        def watched() -> T:
+            try:
+                return call()
+            except sqlite3.Error as error:
+                # Told to the process even if the caller is gone by now.
+                self._loop.call_soon_threadsafe(self._fail, StoreFailed(f"cannot use {self._path}: {error}"))
+                raise
+
+        try:
+            return await run(self._worker, watched)
+        except sqlite3.Error as error:
+            raise Refusal(Reason.ENGINE_UNAVAILABLE, f"the coordinator has failed: {error}") from None
+
+    def _fail(self, failure: StoreFailed) -> None:
+        if self._failure is None:
+            self._failure = failure
+            self._on_fatal(failure)
+
+
+def _stale(incarnation: Incarnation) -> Refusal:
+    return Refusal(
+        Reason.STALE_INCARNATION,
+        f"incarnation {incarnation.number} of agent {incarnation.agent_id!r} has ended; open the agent again",
+    )

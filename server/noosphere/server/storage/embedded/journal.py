@@ -1,0 +1,178 @@
+"""The journal seam: how the embedded store gets durable, as blocking calls.
+
+Commits are appended as batches; in the background their effect is *folded* into tables by namespace,
+after which their batches are trimmed. A namespace is loaded from its tables plus the batches that are
+not folded yet. Every folded fact is either keyed by what it describes or only ever rises, so replaying
+a batch over a fold that already contains it changes nothing: a fold may be torn anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from noosphere.consistency import Cut
+
+from .codec import Cell, LogItem, Request
+
+
+class NamespaceRow(NamedTuple):
+    """What is known of a namespace without loading it.
+
+    Attributes:
+        folded: every batch up to this one is contained in the namespace's tables.
+        next_due_ms: no key is due earlier.
+    """
+
+    storage_id: bytes
+    name: str
+    generation: int
+    origin: int
+    deleted: bool
+    head: int
+    config_version: int
+    floor_context: int
+    floor: int
+    stamps_floor: int
+    cuts: tuple[Cut, ...]
+    folded: int
+    record_count: int
+    record_bytes: int
+    next_due_ms: int
+
+
+class Recovered(NamedTuple):
+    """What a journal holds when it is opened.
+
+    Attributes:
+        fresh: the journal was created just now.
+        clean: it was closed in order.
+        epoch: the epoch of the last opening.
+        time_ms: the newest stored time.
+        last_batch: the newest batch ever appended.
+        namespaces: every namespace that was ever folded.
+        batches: ``(number, blob)`` of what is not trimmed, in order.
+    """
+
+    fresh: bool
+    clean: bool
+    epoch: int
+    time_ms: int
+    last_batch: int
+    namespaces: tuple[NamespaceRow, ...]
+    batches: tuple[tuple[int, bytes], ...]
+
+
+class Mark(NamedTuple):
+    """A collection's stamps, or with ``is_fence`` a lock's highest token (``second`` is then 0).
+
+    With ``first`` and ``second`` 0 a mark is removed.
+    """
+
+    is_fence: bool
+    name: str
+    first: int
+    second: int
+
+
+class Image(NamedTuple):
+    """A namespace's tables.
+
+    Attributes:
+        logged: the log contains every batch up to this one.
+    """
+
+    cells: tuple[Cell, ...]
+    marks: tuple[Mark, ...]
+    log: tuple[LogItem, ...]
+    logged: int
+    requests: tuple[Request, ...]
+
+
+class LogStretch(NamedTuple):
+    """Consecutive log items, up to and including those of batch ``last_batch``."""
+
+    last_batch: int
+    items: tuple[LogItem, ...]
+
+
+class Journal(Protocol):
+    """Blocking calls; all but :meth:`load` and :meth:`relieve` come from one thread, those two from another."""
+
+    def recover(self) -> Recovered:
+        """Opens the journal, or creates one.
+
+        Raises:
+            DataFolderError: it is damaged, unreadable or of a newer format.
+        """
+        ...
+
+    def begin(self, epoch: int, time_ms: int) -> None:
+        """Records, beyond the reach of anything that may happen to the journal's tail, that it is in use."""
+        ...
+
+    def append(self, number: int, blob: bytes) -> None:
+        """Appends a batch; it is durable after the next :meth:`sync`."""
+        ...
+
+    def sync(self) -> None:
+        """Makes what was appended durable, as configured. An error here is final."""
+        ...
+
+    def load(self, storage_id: bytes, floor: int) -> Image:
+        """Reads a namespace's tables; log items up to ``floor`` are left out."""
+        ...
+
+    def fold_cells(self, storage_id: bytes, cells: Sequence[Cell]) -> None:
+        """Stores records; one without data is removed. Not durable before the next :meth:`sync`."""
+        ...
+
+    def fold_marks(self, storage_id: bytes, marks: Sequence[Mark]) -> None:
+        """Stores stamps and fences."""
+        ...
+
+    def fold_log(self, storage_id: bytes, stretch: LogStretch) -> None:
+        """Appends to a namespace's log."""
+        ...
+
+    def fold_row(self, row: NamespaceRow, requests: Sequence[Request]) -> None:
+        """Ends a namespace's fold: everything up to batch ``row.folded`` is in its tables."""
+        ...
+
+    def trim_log(self, storage_id: bytes, floor: int) -> bool:
+        """Removes some log items up to ``floor``; returns whether there are more."""
+        ...
+
+    def purge(self, storage_id: bytes, whole: bool) -> bool:
+        """Removes some of a namespace's records, marks and log, with ``whole`` at last its row; False when done."""
+        ...
+
+    def trim(self, through: int) -> bool:
+        """Removes some batches up to number ``through``; returns whether there are more."""
+        ...
+
+    def relieve(self) -> None:
+        """Moves what was written to its final place, as far as that goes beside appends."""
+        ...
+
+    def restart(self) -> None:
+        """Ends what :meth:`relieve` has begun."""
+        ...
+
+    def finish(self, epoch: int, time_ms: int, last_batch: int) -> None:
+        """Records that the journal is closed in order."""
+        ...
+
+    def close(self) -> None:
+        """Releases files; without :meth:`finish` the next opening is unclean."""
+        ...
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of batches that are not trimmed."""
+        ...
+
+    @property
+    def wants_relief(self) -> bool:
+        """Whether :meth:`relieve` is due."""
+        ...

@@ -1,0 +1,290 @@
+"""Background work of the embedded store: folding, trimming, eviction, and keeping store time on disk.
+
+It runs beside commits, in steps short enough that nobody waits for it, and changes no result: the tables
+and the journal together always say the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from typing import TypeVar
+
+from ...ports.runtime import Clock
+from .body import Body
+from .codec import Cell, LogItem, Request
+from .journal import Journal, LogStretch, Mark
+from .namespace import Namespace, Pending, request_key
+from .pipeline import Pipeline, as_failure
+from .registry import Registry
+from .storetime import StoreTime
+from .worker import Worker, run
+
+T = TypeVar("T")
+log = logging.getLogger("noosphere.storage")
+
+TICK_SECONDS = 1.0
+FOLD_BYTES = 8 * 1024 * 1024
+"""Folding begins when the journal holds this much."""
+
+FOLD_AGE_MS = 5_000
+"""... or when the oldest commit that is not folded is about this old."""
+
+FOLD_CELLS = 128
+FOLD_LOG_BYTES = 128 * 1024
+BURY_CELLS = 500
+LOOK_STEP = 500
+EVICT_MAX = 1_000
+EVICT_IDLE_MS = 10_000
+"""A namespace in use stays in memory even if memory is short."""
+
+LOG_ITEMS_MAX = 1_000_000
+LOG_BYTES_MAX = 256 * 1024 * 1024
+"""Above either, half of a namespace's log goes, whatever its rules say."""
+
+
+class Keeper:
+    """Does the background work of one store."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        journal: Journal,
+        writer: Worker,
+        reader: Worker,
+        pipeline: Pipeline,
+        time: StoreTime,
+        clock: Clock,
+        memory_bytes_max: int,
+        load: Callable[[Namespace], Awaitable[Body | None]],
+        superseded: Iterable[bytes],
+    ) -> None:
+        self._registry = registry
+        self._journal = journal
+        self._writer = writer
+        self._reader = reader
+        self._pipeline = pipeline
+        self._time = time
+        self._clock = clock
+        self._memory_bytes_max = memory_bytes_max
+        self._load = load
+        self._dirty: dict[Namespace, None] = {}
+        self._dirty_since_ms = 0
+        self._wake = asyncio.Event()
+        self._ticker: asyncio.Task[None] | None = None
+        self._runner: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._folding = asyncio.Lock()
+        # Contents of dropped and evicted namespaces: freeing 100,000 records at once would hold up the event loop.
+        self._graveyard: deque[Body] = deque()
+        self._superseded = deque(superseded)
+
+    def start(self) -> None:
+        """Starts the background tasks."""
+        self._ticker = asyncio.create_task(self._tick(), name="noosphere-store-tick")
+        self._runner = asyncio.create_task(self._run(), name="noosphere-store-keeper")
+
+    async def stop(self) -> None:
+        """Stops the background tasks. A round under way is ended, not cancelled: half a fold knows no way back."""
+        self._stopping = True
+        self._wake.set()
+        if self._ticker is not None and self._runner is not None:
+            self._ticker.cancel()
+            await asyncio.gather(self._ticker, self._runner, return_exceptions=True)
+
+    def changed(self, namespace: Namespace) -> None:
+        """Notes that a namespace's tables are behind."""
+        if not self._dirty:
+            self._dirty_since_ms = self._clock.monotonic_ms()
+        self._dirty[namespace] = None
+        if self._journal.held_bytes >= FOLD_BYTES:
+            self._wake.set()
+
+    def supersede(self, namespace: Namespace) -> None:
+        """Takes a generation that a newer one has replaced out of the store."""
+        self.bury_later(namespace.drop())
+        self._dirty.pop(namespace, None)
+        self._superseded.append(namespace.ref.storage_id)
+
+    def bury_later(self, body: Body | None) -> None:
+        """Takes over what nobody refers to any more, to free it bit by bit."""
+        if body is not None:
+            self._graveyard.append(body)
+
+    async def fold_all(self) -> None:
+        """Folds everything synced by now and trims the journal up to there."""
+        async with self._folding:
+            through = self._pipeline.applied_batch
+            dirty, self._dirty = list(self._dirty), {}
+            for namespace in dirty:
+                await self._fold(namespace)
+            while self._superseded:
+                while await self._write(partial(self._journal.purge, self._superseded[0], True)):
+                    pass
+                self._superseded.popleft()
+            while await self._write(partial(self._journal.trim, through)):
+                pass
+
+    async def _tick(self) -> None:
+        while True:
+            await self._clock.sleep(TICK_SECONDS)
+            self._wake.set()
+
+    async def _run(self) -> None:
+        while self._pipeline.failure is None:
+            await self._wake.wait()
+            if self._stopping:
+                return
+            self._wake.clear()
+            try:
+                await self._round()
+            except Exception as error:
+                # Nothing in a round fails but the disk, or a mistake of ours: neither may go on quietly.
+                self._pipeline.fail(as_failure(error))
+
+    async def _round(self) -> None:
+        if self._time.overdue:
+            self._pipeline.submit(Pending(None, None, 0))
+        age_ms = self._clock.monotonic_ms() - self._dirty_since_ms
+        if self._journal.held_bytes >= FOLD_BYTES or (self._dirty and age_ms >= FOLD_AGE_MS):
+            await self.fold_all()
+        if self._journal.wants_relief:
+            await run(self._reader, self._journal.relieve)
+            await self._write(self._journal.restart)
+        await self.evict()
+        await self.bury()
+
+    async def _write(self, call: Callable[[], T]) -> T:
+        return await run(self._writer, call)
+
+    async def _fold(self, namespace: Namespace) -> None:
+        storage_id, journal = namespace.ref.storage_id, self._journal
+        while True:
+            folded = self._pipeline.applied_batch
+            if namespace.purge:
+                while await self._write(partial(journal.purge, storage_id, False)):
+                    pass
+                namespace.purge = False
+            elif not namespace.deleted:
+                body = await self._load(namespace)
+                folded = self._pipeline.applied_batch
+                if body is not None:
+                    await self._fold_body(namespace, body, folded)
+            if not namespace.purge:
+                break
+            # Dropped meanwhile: what was folded since has to go.
+        requests = _requests_of(namespace)
+        await self._write(partial(journal.fold_row, namespace.row(folded), requests))
+        namespace.folded = folded
+        while await self._write(partial(journal.trim_log, storage_id, namespace.floor)):
+            pass
+
+    async def _fold_body(self, namespace: Namespace, body: Body, folded: int) -> None:
+        storage_id, journal = namespace.ref.storage_id, self._journal
+        if len(body.log) > LOG_ITEMS_MAX or body.log_bytes > LOG_BYTES_MAX:
+            self._halve_log(namespace, body)
+        overlay = namespace.overlay
+        body.prune_stamps(overlay.stamps if overlay is not None else ())
+        keys, body.dirty = body.dirty, set()
+        stamps, body.dirty_stamps = body.dirty_stamps, set()
+        locks, body.dirty_fences = body.dirty_fences, set()
+        end = bisect_right(body.unfolded, folded, key=lambda entry: entry[0])
+        unfolded, body.unfolded = body.unfolded[:end], body.unfolded[end:]
+        for some in _chunks(keys, FOLD_CELLS):
+            cells = [body.cells.get(key) or Cell(key, 0, None, 0, 0) for key in some]
+            await self._write(partial(journal.fold_cells, storage_id, cells))
+        for some in _chunks(stamps, FOLD_CELLS):
+            gone = (0, 0)
+            marks = [Mark(False, name, *body.stamps.get(name, gone)) for name in some]
+            await self._write(partial(journal.fold_marks, storage_id, marks))
+        for some in _chunks(locks, FOLD_CELLS):
+            marks = [Mark(True, name, body.fences.get(name, 0), 0) for name in some]
+            await self._write(partial(journal.fold_marks, storage_id, marks))
+        for stretch in _stretches(unfolded, namespace.floor):
+            await self._write(partial(journal.fold_log, storage_id, stretch))
+
+    def _halve_log(self, namespace: Namespace, body: Body) -> None:
+        floor = body.log[len(body.log) // 2].revision
+        body.cut_log(floor)
+        namespace.floor = max(namespace.floor, floor)
+        log.warning("log of %r shortened to its limit", namespace.ref.name)
+
+    async def evict(self) -> None:
+        """Unloads namespaces that are idle and folded while memory is short, longest idle first."""
+        sizes: dict[Namespace, int] = {}
+        for index, namespace in enumerate(list(self._registry)):
+            if namespace.body is not None:
+                sizes[namespace] = namespace.body.memory_bytes
+            if index % LOOK_STEP == LOOK_STEP - 1:
+                await asyncio.sleep(0)
+        surplus = sum(sizes.values()) - self._memory_bytes_max
+        if surplus <= 0:
+            return
+        idle_ms = self._clock.monotonic_ms() - EVICT_IDLE_MS
+        idle = [n for n in sizes if n.used_ms <= idle_ms]
+        chosen = []
+        for namespace in heapq.nsmallest(EVICT_MAX, idle, key=lambda n: n.used_ms):
+            if surplus <= 0:
+                break
+            chosen.append(namespace)
+            surplus -= sizes[namespace]
+        if any(n in self._dirty for n in chosen):
+            await self.fold_all()
+        for namespace in chosen:
+            if namespace.used_ms <= idle_ms and namespace.overlay is None and namespace not in self._dirty:
+                self._unload(namespace)
+
+    def _unload(self, namespace: Namespace) -> None:
+        body = namespace.body
+        if body is None:
+            return
+        namespace.record_count, namespace.record_bytes, namespace.next_due_ms = namespace.measure()
+        namespace.stamps_floor = body.absent.changed
+        namespace.body = None
+        self.bury_later(body)
+
+    async def bury(self) -> None:
+        """Frees what nobody refers to any more, in short steps."""
+        while self._graveyard:
+            body = self._graveyard.popleft()
+            while body.cells or body.log or body.unfolded:
+                for _ in range(min(len(body.cells), BURY_CELLS)):
+                    body.cells.popitem()
+                del body.log[-BURY_CELLS:], body.unfolded[-BURY_CELLS:]
+                await asyncio.sleep(0)
+
+
+def _chunks(names: Iterable[str], size: int) -> Iterator[list[str]]:
+    rest = iter(names)
+    while chunk := list(islice(rest, size)):
+        yield chunk
+
+
+def _requests_of(namespace: Namespace) -> list[Request]:
+    body, overlay = namespace.body, namespace.overlay
+    if body is None:
+        return []
+    unsynced = overlay.requests if overlay is not None else ()
+    return [Request.of(ref, call) for ref, call in body.requests.items() if request_key(ref) not in unsynced]
+
+
+def _stretches(unfolded: Iterable[tuple[int, LogItem]], floor: int) -> Iterable[LogStretch]:
+    """Cuts a piece of log into rows. Entries of one batch stay together: a batch is logged or it is not."""
+    items: list[LogItem] = []
+    size = last = 0
+    for batch, item in unfolded:
+        if items and batch != last and size >= FOLD_LOG_BYTES:
+            yield LogStretch(last, tuple(items))
+            items, size = [], 0
+        last = batch
+        if item.revision > floor:
+            items.append(item)
+            size += item.size
+    if items:
+        yield LogStretch(last, tuple(items))

@@ -1,0 +1,492 @@
+"""The embedded working store: the working set in memory, durable through a journal."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from noosphere.consistency import Reason, Refusal, Remembered, RequestRef
+
+from ...ports.coordinator import Coordinator
+from ...ports.runtime import Clock
+from ...ports.store import (
+    Changes,
+    Commit,
+    CommitResult,
+    Committed,
+    Compacted,
+    Dropped,
+    Failed,
+    Failure,
+    FailureKind,
+    HeadMoved,
+    LoggedBatch,
+    LoggedChange,
+    NamespaceRef,
+    NamespaceStats,
+    NamespaceSummary,
+    ReadResult,
+    Replayed,
+    ScanResult,
+    StoreTotals,
+)
+from .accept import accept, check_size, judge
+from .body import Body
+from .codec import CommitItem, DamagedBlob, DropItem, FloorItem, LogItem
+from .database import damaged
+from .folder import StoreFailed
+from .heads import HeadFeeds
+from .journal import Image, Journal
+from .keeper import Keeper
+from .namespace import Namespace, Overlay, Pending, entry_of, request_key
+from .opening import Recovery, replay, settle_epoch
+from .pipeline import Pipeline, as_failure, unavailable
+from .registry import Registry
+from .sqlite import FILE, SqliteJournal
+from .storetime import StoreTime
+from .worker import ThreadWorker, Worker, run
+
+log = logging.getLogger("noosphere.storage")
+
+MEMORY_BYTES_MAX = 1024 * 1024 * 1024
+SCAN_ENTRIES_MAX = 2_048
+CHANGES_MAX = 512
+"""Most entries of a page and batches of an answer, so that neither holds up the event loop."""
+
+_HEADER_BYTES = 64
+
+
+def _log_failure(failure: BaseException) -> None:
+    log.critical("%s", failure)
+
+
+class EmbeddedStore:
+    """See :class:`~noosphere.server.ports.store.WorkingStore`. Lives on one event loop.
+
+    Reads of loaded namespaces and everything a commit does before its sync run without waiting, so each is
+    atomic. Only loading, back-pressure and syncs suspend a caller.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        writer: Worker,
+        reader: Worker,
+        recovery: Recovery,
+        last_batch: int,
+        time: StoreTime,
+        epoch: int,
+        clock: Clock,
+        durability: str,
+        memory_bytes_max: int,
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self._journal = journal
+        self._writer = writer
+        self._reader = reader
+        self._registry: Registry = recovery.registry
+        self._time = time
+        self._epoch = epoch
+        self._clock = clock
+        self._durability = durability
+        self._on_fatal = on_fatal
+        self._feeds = HeadFeeds()
+        self._closed = False
+        self._commit_count = 0
+        self._pipeline = Pipeline(journal, writer, time, last_batch, self._apply, self._failed)
+        self._keeper = Keeper(
+            self._registry,
+            journal,
+            writer,
+            reader,
+            self._pipeline,
+            time,
+            clock,
+            memory_bytes_max,
+            self._load,
+            recovery.superseded,
+        )
+        for namespace in recovery.behind:
+            self._keeper.changed(namespace)
+
+    @classmethod
+    async def open(
+        cls,
+        folder: Path,
+        coordinator: Coordinator,
+        *,
+        clock: Clock,
+        durability: Literal["fsync", "os"] = "fsync",
+        memory_bytes_max: int = MEMORY_BYTES_MAX,
+        journal: Journal | None = None,
+        on_fatal: Callable[[BaseException], None] = _log_failure,
+        worker: Callable[[str], Worker] = ThreadWorker,
+    ) -> EmbeddedStore:
+        """Opens the store in a locked data folder, or creates it.
+
+        Args:
+            folder: see :class:`~.folder.DataFolder`.
+            coordinator: where an epoch is begun if this is needed.
+            clock: the source of time.
+            durability: what "synced" means.
+            memory_bytes_max: above it idle namespaces leave memory.
+            journal: another journal than the one on SQLite.
+            on_fatal: called once if the disk fails; the process has to stop then.
+            worker: makes what runs blocking calls.
+
+        Raises:
+            DataFolderError: damaged, unreadable, or of a newer format; nothing was changed.
+        """
+        journal = journal or SqliteJournal(folder, durability)
+        writer = worker("noosphere-journal")
+        reader = worker("noosphere-loader")
+        try:
+            recovered = await run(writer, journal.recover)
+            try:
+                recovery = await run(writer, partial(replay, recovered))
+            except DamagedBlob as error:
+                raise damaged(folder / FILE, error) from None
+            epoch = await settle_epoch(coordinator, recovered, recovery)
+            time = StoreTime(clock, recovery.time_ms, recovered.clean)
+            await run(writer, partial(journal.begin, epoch, time.now_ms()))
+        except BaseException:
+            await run(writer, journal.close)
+            writer.stop()
+            reader.stop()
+            raise
+        store = cls(
+            journal,
+            writer,
+            reader,
+            recovery,
+            recovered.last_batch,
+            time,
+            epoch,
+            clock,
+            durability,
+            memory_bytes_max,
+            on_fatal,
+        )
+        store._keeper.start()
+        return store
+
+    @property
+    def engine(self) -> str:
+        """The driver's name."""
+        return "embedded"
+
+    @property
+    def durability(self) -> str:
+        """What "synced" means."""
+        return self._durability
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of this opening."""
+        return self._epoch
+
+    def now_ms(self) -> int:
+        """Returns store time."""
+        return self._time.now_ms()
+
+    async def read(
+        self,
+        namespace: NamespaceRef,
+        keys: Sequence[str],
+        *,
+        request: RequestRef | None = None,
+        locks: Sequence[str] = (),
+        accepted: bool = False,
+    ) -> ReadResult:
+        """Reads keys, a remembered request and fencing tokens at one head."""
+        found = await self._find(namespace)
+        now_ms = self._time.now_ms()
+        entries = []
+        for key in keys:
+            cell = found.cell(key, accepted)
+            entries.append(None if cell is None else entry_of(cell))
+        remembered = None
+        if request is not None and found.body is not None:
+            remembered = _remembered(found, found.body, request, now_ms, accepted)
+        return ReadResult(
+            found.view(self._epoch, now_ms, accepted),
+            tuple(entries),
+            remembered,
+            tuple((lock, found.fence(lock, accepted)) for lock in locks),
+        )
+
+    async def scan(
+        self,
+        namespace: NamespaceRef,
+        collection: str,
+        *,
+        after: str | None = None,
+        before: str | None = None,
+        limit: int,
+        reverse: bool = False,
+        accepted: bool = False,
+    ) -> ScanResult:
+        """Reads up to ``limit`` (and at most 2,048) entries of a collection in key order."""
+        found = await self._find(namespace)
+        count = max(1, min(limit, SCAN_ENTRIES_MAX))
+        cells = found.range(collection, after, before, reverse, count + 1, accepted)
+        return ScanResult(
+            found.view(self._epoch, self._time.now_ms(), accepted),
+            tuple(map(entry_of, cells[:count])),
+            len(cells) > count,
+            found.stamps(collection, accepted),
+        )
+
+    async def commit(self, namespace: NamespaceRef, commit: Commit) -> CommitResult:
+        """Makes a commit; returns when it is synced. A cancelled caller does not take its commit back."""
+        size = check_size(commit)
+        while True:
+            found = await self._find(namespace)
+            if self._pipeline.has_room:
+                break
+            await self._pipeline.room()
+        now_ms = self._time.now_ms()
+        verdict = judge(found, commit, self._epoch, now_ms)
+        if verdict:
+            await self._settle(found)
+            return Replayed(verdict) if isinstance(verdict, Remembered) else Failed(verdict)
+        state = found.overlay or found
+        if state.exists and not commit.mutations and commit.request is None:
+            head = state.head
+            await self._settle(found)
+            return Committed(head, now_ms)
+        if not state.exists:
+            self._registry.add(found)
+        pending = accept(found, commit, self._epoch, now_ms, size + _HEADER_BYTES)
+        self._pipeline.submit(pending)
+        item = pending.item
+        await pending.wait()
+        return Committed(item.revision if isinstance(item, CommitItem) else 0, now_ms)
+
+    async def settle(self, namespace: NamespaceRef) -> None:
+        """Returns when everything accepted so far in this namespace is synced."""
+        self._check()
+        found = self._registry.find(namespace)
+        if found is not None:
+            await self._settle(found)
+
+    async def changes(self, namespace: NamespaceRef, after: int, limit: int) -> Changes | Compacted:
+        """Returns up to ``limit`` (and at most 512) logged batches after a revision.
+
+        Raises:
+            Refusal: NAMESPACE_DELETED.
+        """
+        found = await self._find(namespace)
+        if found.deleted:
+            raise Refusal(Reason.NAMESPACE_DELETED, f"namespace {namespace.name!r} was deleted")
+        if after < found.floor:
+            return Compacted(found.floor, found.head)
+        if found.body is None:
+            return Changes((), found.head, False)
+        count = max(1, min(limit, CHANGES_MAX))
+        items = found.body.since(after, count + 1)
+        return Changes(tuple(map(_batch_of, items[:count])), found.head, len(items) > count)
+
+    async def namespaces(self, prefix: str, after: str, limit: int) -> tuple[NamespaceSummary, ...]:
+        """Lists the newest generation of each namespace by name."""
+        self._check()
+        return tuple(n.summary() for n in self._registry.listing(prefix, after, max(0, limit)))
+
+    async def drop(self, namespace: NamespaceRef, expected_head: int | None) -> Dropped | Failed:
+        """Drops a namespace; fails with kind KEY and an empty name if its head is not the expected one.
+
+        One that does not exist has nothing to leave: its head is that of its origin, and so it stays.
+        """
+        found = await self._find(namespace)
+        state = found.overlay or found
+        failure = None
+        if state.deleted:
+            failure = Failure(FailureKind.DELETED, namespace.name, state.head)
+        elif expected_head is not None and expected_head != state.head:
+            failure = Failure(FailureKind.KEY, "", state.head)
+        if failure is not None:
+            await self._settle(found)
+            return Failed((failure,))
+        if not state.exists:
+            return Dropped(state.head, 0)
+        pending = Pending(found, DropItem(namespace.storage_id), _HEADER_BYTES)
+        overlay = found.overlay = found.overlay or Overlay(found, pending)
+        overlay.last, overlay.deleted = pending, True
+        head = overlay.head
+        self._pipeline.submit(pending)
+        return Dropped(head, await pending.wait())
+
+    async def due(self, namespace: NamespaceRef, now_ms: int, limit: int) -> tuple[str, ...]:
+        """Returns keys whose time has come, earliest first."""
+        found = await self._find(namespace, use=False)
+        return tuple(found.body.due(now_ms, limit)) if found.body is not None else ()
+
+    async def compact(self, namespace: NamespaceRef, floor: int) -> None:
+        """Drops logged batches up to ``floor``, or the head if that is lower."""
+        found = await self._find(namespace, use=False)
+        floor = min(floor, found.head)
+        if found.body is None or floor <= found.floor:
+            return
+        pending = Pending(found, FloorItem(namespace.storage_id, floor), _HEADER_BYTES)
+        self._pipeline.submit(pending)
+        await pending.wait()
+
+    async def forget_client(self, client: str) -> None:
+        """Drops the remembered requests of an incarnation that has ended, where they are in memory."""
+        self._check()
+        for namespace in self._registry:
+            if namespace.body is not None:
+                namespace.body.requests.forget_client(client)
+
+    async def stats(self, namespace: NamespaceRef) -> NamespaceStats:
+        """Returns how much a namespace holds."""
+        found = await self._find(namespace, use=False)
+        return found.stats(found.view(self._epoch, self._time.now_ms(), False))
+
+    async def totals(self) -> StoreTotals:
+        """Returns how much the store holds."""
+        self._check()
+        loaded = records = record_bytes = 0
+        for namespace in self._registry:
+            loaded += namespace.body is not None
+            count, size, _ = namespace.measure()
+            records += count
+            record_bytes += size
+        return StoreTotals(
+            len(self._registry),
+            loaded,
+            records,
+            record_bytes,
+            self._commit_count,
+            self._pipeline.sync_count,
+            self._journal.held_bytes,
+        )
+
+    def heads(self) -> AsyncIterator[HeadMoved]:
+        """Streams moved heads, the newest of each namespace."""
+        return self._feeds.open()
+
+    async def close(self) -> None:
+        """Syncs, folds and closes; after a failed disk it only closes, and the next opening is unclean."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._pipeline.drain()
+        await self._keeper.stop()
+        await asyncio.gather(*(n.loading for n in self._registry if n.loading is not None))
+        if self._pipeline.failure is None:
+            try:
+                await self._keeper.fold_all()
+                last = self._pipeline.last_batch
+                await run(self._writer, partial(self._journal.finish, self._epoch, self._time.now_ms(), last))
+            except StoreFailed as failure:
+                self._pipeline.fail(failure)
+        await run(self._writer, self._journal.close)
+        self._writer.stop()
+        self._reader.stop()
+        self._feeds.close()
+
+    def _check(self) -> None:
+        self._pipeline.check()
+        if self._closed:
+            raise Refusal(Reason.ENGINE_UNAVAILABLE, "the working store is closed")
+
+    async def _find(self, ref: NamespaceRef, use: bool = True) -> Namespace:
+        """Returns a namespace with its contents; a passing one if it does not exist."""
+        self._check()
+        found = self._registry.find(ref)
+        if found is None:
+            found = Namespace(ref)
+            found.body = Body()
+            return found
+        while found.body is None and not found.deleted:
+            await self._load(found)
+            self._check()
+        if use:
+            found.used_ms = self._clock.monotonic_ms()
+        return found
+
+    async def _load(self, namespace: Namespace) -> Body | None:
+        """Loads a namespace; whoever else wants it waits for the same load."""
+        if namespace.body is not None or namespace.deleted:
+            return namespace.body
+        if namespace.loading is None:
+            namespace.loading = asyncio.create_task(self._load_now(namespace), name="noosphere-load")
+        await asyncio.shield(namespace.loading)
+        self._pipeline.check()
+        return namespace.body
+
+    async def _load_now(self, namespace: Namespace) -> None:
+        journal, storage_id = self._journal, namespace.ref.storage_id
+        floor, stamps_floor, entries = namespace.floor, namespace.stamps_floor, namespace.replay
+
+        def load() -> Body:
+            image: Image = journal.load(storage_id, floor)
+            return Body.restore(image, entries, floor, stamps_floor)
+
+        try:
+            body = await run(self._reader, load)
+        except Exception as error:
+            # What was acknowledged cannot be read any more: going on would mean to forget it.
+            self._pipeline.fail(as_failure(error))
+            return
+        finally:
+            namespace.loading = None
+        if not namespace.deleted:
+            namespace.body = body
+            namespace.replay = []
+            namespace.used_ms = self._clock.monotonic_ms()
+
+    async def _settle(self, namespace: Namespace) -> None:
+        if namespace.overlay is not None:
+            await namespace.overlay.last.wait()
+        self._pipeline.check()
+
+    def _apply(self, pending: Pending, batch: int) -> None:
+        """Makes a synced entry visible and tells who waits for it."""
+        namespace, item = pending.namespace, pending.item
+        if namespace is not None:
+            if isinstance(item, CommitItem):
+                self._apply_commit(namespace, item, batch)
+            elif isinstance(item, DropItem):
+                pending.result = namespace.measure()[0]
+                self._keeper.bury_later(namespace.drop())
+            elif isinstance(item, FloorItem) and namespace.body is not None and item.floor > namespace.floor:
+                namespace.floor = item.floor
+                namespace.body.cut_log(item.floor)
+            namespace.uncover(pending)
+            self._keeper.changed(namespace)
+            if not isinstance(item, FloorItem):
+                self._feeds.publish(namespace.ref.storage_id, namespace.head)
+        pending.settle()
+
+    def _apply_commit(self, namespace: Namespace, item: CommitItem, batch: int) -> None:
+        self._commit_count += 1
+        if item.birth is not None:
+            older = self._registry.publish(namespace)
+            if older is not None:
+                self._keeper.supersede(older)
+        namespace.absorb(item)
+        if namespace.body is not None:
+            namespace.body.apply(item, batch)
+
+    def _failed(self, failure: StoreFailed) -> None:
+        self._feeds.close(unavailable(failure))
+        self._on_fatal(failure)
+
+
+def _remembered(
+    namespace: Namespace, body: Body, request: RequestRef, now_ms: int, accepted: bool
+) -> Remembered | None:
+    overlay = namespace.overlay
+    if not accepted and overlay is not None and request_key(request) in overlay.requests:
+        return None
+    return body.requests.find(request, now_ms)
+
+
+def _batch_of(item: LogItem) -> LoggedBatch:
+    return LoggedBatch(item.revision, item.time_ms, tuple(LoggedChange(c.key, c.data, c.event) for c in item.cells))
