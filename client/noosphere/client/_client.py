@@ -1,0 +1,200 @@
+"""The client: one agent's connection to shared memory."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import grpc
+
+from noosphere.consistency import NamespacePolicy
+from noosphere.v1 import memory_service_pb2 as ms
+
+from ._agent import check_agent, close_agent, keep_agent, open_agent, random_agent
+from ._namespace import Namespace
+from ._retry import RetryPolicy
+from ._space import Space
+from ._transport import CHANNEL_OPTIONS, Transport
+from ._wire import from_policy, span_seconds, to_policy, to_time
+
+SERVER_DEFAULT = "127.0.0.1:7443"
+SERVER_VARIABLE = "NOOSPHERE_SERVER"
+TIMEOUT_DEFAULT = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """What a server is.
+
+    Attributes:
+        version: as ``major.minor.patch``.
+        api_version: ``noosphere.v1``.
+        epoch: the store's present epoch.
+        store_time: the store's clock, in UTC.
+        engine: the storage engine, ``embedded`` or ``redis``.
+        durability: what an acknowledgement means: ``fsync`` or ``os``.
+        agent_lease: how long an agent's lease lasts without a call.
+    """
+
+    version: str
+    api_version: str
+    epoch: int
+    store_time: datetime
+    engine: str
+    durability: str
+    agent_lease: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceState:
+    """A namespace that is live.
+
+    Attributes:
+        generation: from 1; a deleted namespace comes back with the next one.
+        policy: the rules in force.
+        head: the newest visible revision.
+        created: whether the call made it live.
+    """
+
+    generation: int
+    policy: NamespacePolicy
+    head: int
+    created: bool
+
+
+class Client:
+    """One agent, connected. Made by :func:`connect`; bound to its event loop.
+
+    It keeps no values and no causal contexts: those live in the records that were read.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    @property
+    def agent(self) -> str:
+        """The agent's stable name."""
+        return self._transport.actor.agent_id
+
+    @property
+    def actor(self) -> str:
+        """This incarnation, as records show it: ``agent#incarnation``."""
+        return self._transport.actor_name
+
+    @property
+    def server(self) -> str:
+        """The server's address."""
+        return self._transport.server
+
+    @property
+    def private(self) -> Namespace:
+        """The agent's own namespace."""
+        return self.namespace(f"agents/{self.agent}")
+
+    def shared(self, name: str) -> Namespace:
+        """Returns the namespace ``shared/<name>``."""
+        return self.namespace(f"shared/{name}")
+
+    def namespace(self, full_name: str) -> Namespace:
+        """Returns a namespace by its full name, e.g. ``shared/launch``."""
+        return Namespace(Space(self._transport, full_name))
+
+    async def ensure_namespace(
+        self, name: str, policy: NamespacePolicy | None = None, *, timeout: float | None = None
+    ) -> NamespaceState:
+        """Makes a namespace live: creates it, or opens a new generation of a deleted one.
+
+        Args:
+            name: the full name.
+            policy: its rules; None for those of its pattern.
+            timeout: the deadline with all retries, in seconds.
+        """
+        space = Space(self._transport, name)
+        request = ms.EnsureNamespaceRequest(
+            namespace=space.name, policy=from_policy(policy) if policy is not None else None
+        )
+        # Idempotent, so it needs no request id to be repeated.
+        reply: ms.EnsureNamespaceResponse = await self._transport.read(
+            self._transport.stub.EnsureNamespace, request, timeout=timeout, namespace=name
+        )
+        return NamespaceState(reply.generation, to_policy(reply.policy), reply.head, reply.created)
+
+    async def server_info(self, *, timeout: float | None = None) -> ServerInfo:
+        """Returns what the server is."""
+        reply: ms.GetServerInfoResponse = await self._transport.invoke(
+            self._transport.stub.GetServerInfo,
+            ms.GetServerInfoRequest(),
+            timeout=self._transport.deadline(timeout),
+        )
+        return ServerInfo(
+            reply.version,
+            reply.api_version,
+            reply.epoch,
+            to_time(reply.store_time),
+            reply.engine,
+            reply.durability,
+            timedelta(seconds=span_seconds(reply.agent_lease)),
+        )
+
+    def __repr__(self) -> str:
+        return f"Client({self.actor!r} at {self.server})"
+
+
+@asynccontextmanager
+async def connect(
+    server: str | None = None,
+    *,
+    agent: str | None = None,
+    takeover: bool = False,
+    timeout: float = TIMEOUT_DEFAULT,
+    channel: grpc.aio.Channel | None = None,
+    retry: RetryPolicy | None = None,
+) -> AsyncIterator[Client]:
+    """Connects as an agent for the length of an ``async with`` block.
+
+    Begins an incarnation of the agent, keeps its lease alive while the block runs, and ends it.
+
+    Args:
+        server: ``host:port``; None for the environment's ``NOOSPHERE_SERVER``, else 127.0.0.1:7443.
+        agent: the agent's stable name; None for a fresh one, ``client/<random>``.
+        takeover: end a living incarnation of the agent instead of being refused.
+        timeout: the default deadline of each call with all its retries, in seconds.
+        channel: use this gRPC channel (and leave it open at the end) instead of making one.
+        retry: when and how often to try again; None for the defaults.
+
+    Raises:
+        AgentActive: the agent is connected elsewhere, and ``takeover`` is not set.
+        Unavailable: the server cannot be reached within ``timeout``.
+        InvalidArgument: an argument is malformed.
+    """
+    if agent is not None:
+        check_agent(agent)
+    address = server or os.environ.get(SERVER_VARIABLE) or SERVER_DEFAULT
+    own = channel is None
+    used = channel if channel is not None else grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+    loop = asyncio.get_running_loop()
+    transport = Transport(used, address, timeout, retry or RetryPolicy(), loop.time)
+    try:
+        transport.deadline(timeout)
+        lease = await open_agent(transport, agent or random_agent(), takeover=takeover or agent is None)
+        keeper = asyncio.create_task(keep_agent(transport, lease), name=f"keep {transport.actor_name}")
+        try:
+            yield Client(transport)
+        finally:
+            keeper.cancel()
+            await asyncio.wait([keeper])
+            await close_agent(transport)
+    finally:
+        transport.closed = True
+        if own:
+            await used.close()
+
+
+def new_request_id() -> str:
+    """Returns a fresh id for the ``request_id`` of a mutating call."""
+    return str(uuid.uuid4())

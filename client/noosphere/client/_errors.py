@@ -1,0 +1,344 @@
+"""Everything that a call can raise, by what the caller does about it.
+
+::
+
+    NoosphereError                      reason, code, request_id, outcome, message, head
+    ├── Conflict[T]                     somebody else wrote: look at .theirs and decide again
+    │   ├── VersionMismatch             expected_version is not the version
+    │   ├── ContextTooOld               what was read is too old to judge an absent key
+    │   ├── SiblingLimit                too many unresolved values: write one in their place
+    │   └── PreconditionRequired        nothing was read before writing over a live value
+    ├── Aborted                         read again and decide again
+    │   ├── TransactionFailed           which parts failed, each with its own error
+    │   ├── ClaimLost                   somebody else may have the task; nothing was written
+    │   └── Contention                  the server gave up deciding against ever newer records
+    ├── FailedPrecondition              change the request
+    │   ├── AgentActive                 another incarnation of this agent is alive
+    │   ├── StaleIncarnation            this incarnation has ended: connect again
+    │   ├── StaleFence                  a newer holder of the lock has written
+    │   ├── MergeTypeMismatch           the record has another merge type
+    │   ├── NamespaceDeleted            ensure_namespace() opens it again
+    │   └── CrossNamespace              a transaction spans one namespace
+    ├── InvalidArgument                 change the request
+    │   ├── ValueTooLarge
+    │   ├── RequestIdReused
+    │   └── InvalidPageToken
+    ├── OutOfRange
+    │   ├── Compacted                   the log no longer reaches back so far
+    │   └── FutureRevision              the revision was never issued
+    ├── NotFound
+    ├── PermissionDenied
+    ├── LimitExceeded                   a capacity is exhausted
+    │   └── SlowConsumer                a watch was read too slowly
+    ├── Unimplemented
+    ├── Unavailable                     the server cannot be reached, or is stopping
+    ├── DeadlineExceeded                no answer in time
+    ├── AckedWritesLost                 an acknowledged write did not survive: tell its owner
+    ├── ServerError                     the server broke its contract
+    ├── ClientClosed                    the call came after, or was cut off by, the end of the client
+    ├── UnresolvedSiblings              a record has several values: use .values
+    ├── ValueMismatch                   a value does not fit the model; .raw has its bytes
+    └── ValueAbsent                     a record has no value to show
+
+The reasons of the server are those of ``noosphere.consistency.Reason``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Outcome = Literal["not_applied", "unknown"]
+"""Whether a failed call certainly changed nothing, or may have been (or may yet be) applied."""
+
+
+class NoosphereError(Exception):
+    """Base of everything that this package raises on purpose.
+
+    Attributes:
+        reason: why, as in ``ErrorInfo.reason``; upper snake case.
+        code: the gRPC status code by its standard name.
+        request_id: the id of the mutating call (a UUID, or ``agent#incarnation/sequence``), or None.
+        outcome: ``not_applied`` if the call certainly changed nothing, else ``unknown``.
+        message: one sentence for people.
+        head: the namespace's head when this was decided, 0 if the error carries none.
+    """
+
+    default_reason = "UNKNOWN"
+    default_code = "UNKNOWN"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str = "",
+        code: str = "",
+        request_id: str | None = None,
+        outcome: Outcome = "not_applied",
+        head: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.reason = reason or self.default_reason
+        self.code = code or self.default_code
+        self.request_id = request_id
+        self.outcome: Outcome = outcome
+        self.head = head
+
+    def __str__(self) -> str:
+        doubt = "; it may have been applied" if self.outcome == "unknown" else ""
+        return f"{self.reason}: {self.message}{doubt}"
+
+
+class Aborted(NoosphereError):
+    """The state moved on: read again and decide again. Never retry blindly."""
+
+    default_reason = "ABORTED"
+    default_code = "ABORTED"
+
+
+class TransactionFailed(Aborted):
+    """Nothing of the transaction was applied.
+
+    Attributes:
+        failures: the failed parts in order, at least one; each has its own error, a :class:`Conflict`
+            where a record was in the way.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        failures: Sequence[FailedPart],
+        *,
+        reason: str = "",
+        code: str = "",
+        request_id: str | None = None,
+        head: int = 0,
+    ) -> None:
+        super().__init__(message, reason=reason, code=code, request_id=request_id, head=head)
+        self.failures = tuple(failures)
+
+
+class FailedPart:
+    """One failed compare or operation of a transaction.
+
+    Attributes:
+        index: position among the compares or the operations.
+        is_operation: whether ``index`` counts operations rather than compares.
+        key: the key.
+        error: why it failed.
+    """
+
+    __slots__ = ("error", "index", "is_operation", "key")
+
+    def __init__(self, index: int, is_operation: bool, key: str, error: NoosphereError) -> None:
+        self.index = index
+        self.is_operation = is_operation
+        self.key = key
+        self.error = error
+
+    def __repr__(self) -> str:
+        part = "operation" if self.is_operation else "compare"
+        return f"FailedPart({part} {self.index}, {self.key!r}, {self.error.reason})"
+
+
+class ClaimLost(Aborted):
+    """The claim is gone, or may be: whoever works on the task now, it is not this caller."""
+
+    default_reason = "CLAIM_LOST"
+
+
+class Contention(Aborted):
+    """The server decided again and again, and each time another write came first."""
+
+    default_reason = "CONTENTION"
+
+
+class FailedPrecondition(NoosphereError):
+    """The request cannot succeed as it is."""
+
+    default_reason = "FAILED_PRECONDITION"
+    default_code = "FAILED_PRECONDITION"
+
+
+class AgentActive(FailedPrecondition):
+    """Another incarnation of the agent holds its lease; wait for it, or connect with ``takeover``."""
+
+
+class StaleIncarnation(FailedPrecondition):
+    """This incarnation has ended: its lease ran out, or another took over. Connect again."""
+
+
+class StaleFence(FailedPrecondition):
+    """A newer holder of the lock has already written."""
+
+
+class MergeTypeMismatch(FailedPrecondition):
+    """The record has another merge type than the operation."""
+
+
+class NamespaceDeleted(FailedPrecondition):
+    """The namespace was deleted; ``ensure_namespace`` opens a new generation."""
+
+
+class CrossNamespace(FailedPrecondition):
+    """A transaction named two namespaces."""
+
+
+class InvalidArgument(NoosphereError):
+    """A field of the request is malformed; the message names field, value and limit."""
+
+    default_reason = "INVALID_FIELD"
+    default_code = "INVALID_ARGUMENT"
+
+
+class ValueTooLarge(InvalidArgument):
+    """A field is larger than its limit.
+
+    Attributes:
+        field: the field, empty if not told.
+        actual: its size.
+        limit: the most that is allowed.
+    """
+
+    default_reason = "VALUE_TOO_LARGE"
+    field = ""
+    actual = 0
+    limit = 0
+
+
+class RequestIdReused(InvalidArgument):
+    """The request id belongs to a different request."""
+
+
+class InvalidPageToken(InvalidArgument):
+    """The page token is damaged or belongs to a request with other arguments."""
+
+
+class OutOfRange(NoosphereError):
+    """A revision lies outside what the server can serve."""
+
+    default_reason = "OUT_OF_RANGE"
+    default_code = "OUT_OF_RANGE"
+
+
+class Compacted(OutOfRange):
+    """The log no longer reaches back to the revision.
+
+    Attributes:
+        floor: a watch may start after this revision or later; 0 if not told.
+    """
+
+    default_reason = "COMPACTED"
+    floor = 0
+
+
+class FutureRevision(OutOfRange):
+    """The revision was never issued."""
+
+
+class NotFound(NoosphereError):
+    """There is no such namespace."""
+
+    default_reason = "NAMESPACE_NOT_FOUND"
+    default_code = "NOT_FOUND"
+
+
+class PermissionDenied(NoosphereError):
+    """The caller may not do this, or is not known."""
+
+    default_reason = "PERMISSION_DENIED"
+    default_code = "PERMISSION_DENIED"
+
+
+class LimitExceeded(NoosphereError):
+    """A capacity is exhausted.
+
+    Attributes:
+        retry_after: seconds after which a retry may succeed, or None.
+    """
+
+    default_reason = "LIMIT_EXCEEDED"
+    default_code = "RESOURCE_EXHAUSTED"
+    retry_after: float | None = None
+
+
+class SlowConsumer(LimitExceeded):
+    """A watch was read too slowly; watches resume by themselves, so this is rarely seen."""
+
+
+class Unimplemented(NoosphereError):
+    """The server does not offer this."""
+
+    default_reason = "NOT_IMPLEMENTED"
+    default_code = "UNIMPLEMENTED"
+
+
+class Unavailable(NoosphereError):
+    """The server cannot be reached, is stopping, or its storage has failed."""
+
+    default_reason = "UNAVAILABLE"
+    default_code = "UNAVAILABLE"
+
+
+class DeadlineExceeded(NoosphereError):
+    """No answer within the call's deadline, which covers all its retries."""
+
+    default_reason = "DEADLINE_EXCEEDED"
+    default_code = "DEADLINE_EXCEEDED"
+
+
+class AckedWritesLost(NoosphereError):
+    """A revision that was presented did not survive a crash or failover. Tell the owner of the write.
+
+    Attributes:
+        lost_after: the last revision that survived.
+        lost_through: every revision above ``lost_after`` up to this one is gone.
+    """
+
+    default_reason = "ACKED_WRITES_LOST"
+    default_code = "DATA_LOSS"
+    lost_after = 0
+    lost_through = 0
+
+
+class ServerError(NoosphereError):
+    """The server failed in a way that its contract does not name."""
+
+
+class ClientClosed(NoosphereError):
+    """The client was closed before or during the call."""
+
+    default_reason = "CLIENT_CLOSED"
+    default_code = "CANCELLED"
+
+
+class UnresolvedSiblings(NoosphereError):
+    """The record has several live values, so there is no *the* value: look at ``record.values``."""
+
+    default_reason = "UNRESOLVED_SIBLINGS"
+    default_code = "FAILED_PRECONDITION"
+
+
+class ValueMismatch(NoosphereError, ValueError):
+    """A stored value does not fit the model that it was read with.
+
+    Attributes:
+        raw: the value's bytes as they are stored.
+    """
+
+    default_reason = "VALUE_MISMATCH"
+    default_code = "FAILED_PRECONDITION"
+
+    def __init__(self, message: str, raw: bytes) -> None:
+        super().__init__(message)
+        self.raw = raw
+
+
+class ValueAbsent(NoosphereError, LookupError):
+    """The record has no live value, or was listed without values."""
+
+    default_reason = "VALUE_ABSENT"
+    default_code = "NOT_FOUND"

@@ -1,0 +1,324 @@
+"""A namespace: what an agent, a session or a team keeps together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeVar, overload
+
+from noosphere.consistency import Scalar
+
+from ._board import Board
+from ._key import Key
+from ._listing import PAGE_SIZE, HistoryEntry, list_history, list_records
+from ._operations import Compare, Operation, Seen, checked_key
+from ._record import Record
+from ._space import Space, TransactResult
+from ._values import Model, codec_for
+from ._watch import PATIENCE, SNAPSHOT_RECORDS_MAX, Watch
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """One namespace as seen through one client. A handle: it holds no data and no context.
+
+    Wherever a ``model`` can be given, values are validated and serialized by it: a pydantic model, a
+    dataclass or anything else that pydantic knows (``list[int]``, a ``TypeAdapter``), or ``bytes``.
+    Without one a value is any JSON value.
+    """
+
+    _space: Space
+
+    @property
+    def name(self) -> str:
+        """The full name, e.g. ``shared/launch``."""
+        return self._space.name
+
+    @overload
+    def key(self, key: str) -> Key[Any]: ...
+    @overload
+    def key(self, key: str, model: Model[T]) -> Key[T]: ...
+    def key(self, key: str, model: Model[Any] | None = None) -> Key[Any]:
+        """Returns a handle on one key, with the model of its values."""
+        return Key(self._space, codec_for(model), checked_key(key))
+
+    @overload
+    def board(self, prefix: str) -> Board[Any]: ...
+    @overload
+    def board(self, prefix: str, model: Model[T]) -> Board[T]: ...
+    def board(self, prefix: str, model: Model[Any] | None = None) -> Board[Any]:
+        """Returns the task board on a collection (``prefix`` ends in a slash)."""
+        return Board(self._space, codec_for(model), prefix)
+
+    @overload
+    async def get(self, key: str, *, timeout: float | None = None) -> Record[Any] | None: ...
+    @overload
+    async def get(self, key: str, model: Model[T], *, timeout: float | None = None) -> Record[T] | None: ...
+    async def get(
+        self, key: str, model: Model[Any] | None = None, *, timeout: float | None = None
+    ) -> Record[Any] | None:
+        """Returns a key's record, None if it has no live value."""
+        record: Record[Any] = await self._space.read(codec_for(model), key, timeout)
+        return record if record.exists else None
+
+    @overload
+    async def get_many(self, keys: Sequence[str], *, timeout: float | None = None) -> tuple[Record[Any], ...]: ...
+    @overload
+    async def get_many(
+        self, keys: Sequence[str], model: Model[T], *, timeout: float | None = None
+    ) -> tuple[Record[T], ...]: ...
+    async def get_many(
+        self, keys: Sequence[str], model: Model[Any] | None = None, *, timeout: float | None = None
+    ) -> tuple[Record[Any], ...]:
+        """Returns the records of up to 256 keys, all at one head, in the order given.
+
+        Absent keys have a record too, without a value (``exists`` is False).
+        """
+        return await self._space.read_many(codec_for(model), keys, timeout)
+
+    async def put(
+        self,
+        key: str,
+        value: Any,
+        *,
+        model: Model[Any] | None = None,
+        expected_version: int | None = None,
+        seen: Seen | None = None,
+        blind: bool = False,
+        ttl: timedelta | float | None = None,
+        expires_at: datetime | None = None,
+        attributes: Mapping[str, Scalar] | None = None,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Record[Any]:
+        """Writes a key.
+
+        With none of ``expected_version``, ``seen`` and ``blind``: a shared key is created if it has no
+        live value and otherwise left alone (PreconditionRequired); in the agent's own private
+        namespace the last write wins. To replace what was read, use ``record.replace``.
+
+        Args:
+            key: the key.
+            value: the new value: JSON, bytes, or what ``model`` serializes.
+            model: how to serialize the value; None takes a pydantic model as what it is.
+            expected_version: write only if the version is this; 0 asks for a key without a live value.
+            seen: the record that was read, or its context: write unless somebody else wrote since.
+            blind: overwrite whatever is there; the record's ``applied.overwritten`` says whose it was.
+            ttl: how long the value lives, in seconds or as a span; None for ever.
+            expires_at: until which store time it lives (an aware datetime); at most one of the two.
+            attributes: scalars for filters, at most 16; they replace the earlier ones.
+            request_id: a UUID of your own, so that a repetition of the same put is answered and not
+                executed for two minutes; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds; None for the client's default.
+
+        Returns:
+            The record as written, with the context for the next write.
+
+        Raises:
+            Conflict: something stood in the way; ``theirs`` is the record as it is now.
+            InvalidArgument: the request is malformed, or the value is no JSON or too large.
+            NoosphereError: anything else, see the tree.
+        """
+        return await self._space.put(
+            codec_for(model),
+            key,
+            value,
+            expected_version=expected_version,
+            seen=seen,
+            blind=blind,
+            ttl=ttl,
+            expires_at=expires_at,
+            attributes=attributes,
+            request_id=request_id,
+            timeout=timeout,
+        )
+
+    async def delete(
+        self,
+        key: str,
+        *,
+        expected_version: int | None = None,
+        seen: Seen | None = None,
+        blind: bool = False,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Record[Any]:
+        """Deletes a key; a key without a live value is left as it is (``applied.revision`` is 0).
+
+        The arguments and errors are those of :meth:`put`.
+
+        Returns:
+            The record without a value.
+        """
+        return await self._space.delete(
+            codec_for(None),
+            key,
+            expected_version=expected_version,
+            seen=seen,
+            blind=blind,
+            request_id=request_id,
+            timeout=timeout,
+        )
+
+    @overload
+    def list(
+        self,
+        collection: str = "",
+        *,
+        where: Mapping[str, Scalar] | None = None,
+        reverse: bool = False,
+        keys_only: bool = False,
+        claimed_only: bool = False,
+        page_size: int = PAGE_SIZE,
+        timeout: float | None = None,
+    ) -> AsyncIterator[Record[Any]]: ...
+    @overload
+    def list(
+        self,
+        collection: str = "",
+        *,
+        model: Model[T],
+        where: Mapping[str, Scalar] | None = None,
+        reverse: bool = False,
+        keys_only: bool = False,
+        claimed_only: bool = False,
+        page_size: int = PAGE_SIZE,
+        timeout: float | None = None,
+    ) -> AsyncIterator[Record[T]]: ...
+    def list(
+        self,
+        collection: str = "",
+        *,
+        model: Model[Any] | None = None,
+        where: Mapping[str, Scalar] | None = None,
+        reverse: bool = False,
+        keys_only: bool = False,
+        claimed_only: bool = False,
+        page_size: int = PAGE_SIZE,
+        timeout: float | None = None,
+    ) -> AsyncIterator[Record[Any]]:
+        """Lists live records in key order, page by page; a page is consistent, the whole list is not.
+
+        Args:
+            collection: a key prefix that ends in a slash; empty for the whole namespace.
+            model: how to read the values.
+            where: only records whose attributes equal all of these.
+            reverse: descending key order.
+            keys_only: leave the values out.
+            claimed_only: only records under a live claim.
+            page_size: records per call, 1 to 1,000.
+            timeout: the deadline of each page with its retries, in seconds.
+        """
+        return list_records(
+            self._space,
+            codec_for(model),
+            collection,
+            where=where,
+            reverse=reverse,
+            keys_only=keys_only,
+            claimed_only=claimed_only,
+            page_size=page_size,
+            timeout=timeout,
+        )
+
+    def history(
+        self, key: str | None = None, *, page_size: int = PAGE_SIZE, timeout: float | None = None
+    ) -> AsyncIterator[HistoryEntry]:
+        """Lists what the log still holds, oldest first, of one key or of all.
+
+        Raises:
+            Compacted: the log moved on while it was listed.
+        """
+        return list_history(self._space, codec_for(None), key, page_size=page_size, timeout=timeout)
+
+    async def transact(
+        self,
+        compares: Sequence[Compare | Record[Any]] = (),
+        operations: Sequence[Operation] = (),
+        *,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> TransactResult:
+        """Applies all operations at one revision, or none of them.
+
+        Args:
+            compares: what must hold: a key and its version, or a record that was read (unchanged since).
+            operations: at most one per key; with the compares at most 64, and 256 KiB.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            TransactionFailed: a compare or a condition did not hold; ``failures`` says which.
+            NoosphereError: anything else, see the tree.
+        """
+        return await self._space.transact(compares, operations, request_id, timeout)
+
+    @overload
+    def watch(
+        self,
+        collection: str = "",
+        *,
+        resume: bytes | None = None,
+        after: int | None = None,
+        snapshot: bool = False,
+        patience: float = PATIENCE,
+        snapshot_records_max: int = SNAPSHOT_RECORDS_MAX,
+    ) -> Watch[Any]: ...
+    @overload
+    def watch(
+        self,
+        collection: str = "",
+        *,
+        model: Model[T],
+        resume: bytes | None = None,
+        after: int | None = None,
+        snapshot: bool = False,
+        patience: float = PATIENCE,
+        snapshot_records_max: int = SNAPSHOT_RECORDS_MAX,
+    ) -> Watch[T]: ...
+    def watch(
+        self,
+        collection: str = "",
+        *,
+        model: Model[Any] | None = None,
+        resume: bytes | None = None,
+        after: int | None = None,
+        snapshot: bool = False,
+        patience: float = PATIENCE,
+        snapshot_records_max: int = SNAPSHOT_RECORDS_MAX,
+    ) -> Watch[Any]:
+        """Watches a collection, from now on unless told otherwise.
+
+        ::
+
+            async with namespace.watch("plan/", resume=load()) as batches:
+                async for batch in batches:
+                    if batch.kind in ("snapshot", "reset"):
+                        ...  # rebuild local state from batch.events
+                    save(batch.resume)
+
+        Args:
+            collection: a key prefix that ends in a slash; empty for the whole namespace.
+            model: how to read the values.
+            resume: continue after the batch that carried this; None or empty begins anew.
+            after: changes after this revision (exclusive).
+            snapshot: everything that is there first, then every change.
+            patience: give up after so many seconds without a connection.
+            snapshot_records_max: the most records of a snapshot, which is delivered as one batch.
+        """
+        return Watch(
+            self._space,
+            codec_for(model),
+            collection,
+            resume=resume or None,
+            after=after,
+            snapshot=snapshot,
+            patience=patience,
+            snapshot_records_max=snapshot_records_max,
+        )
+
+    def __repr__(self) -> str:
+        return f"Namespace({self.name!r})"

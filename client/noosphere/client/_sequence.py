@@ -1,0 +1,91 @@
+"""Request ids: what makes a retry of an applied call an answer instead of a second execution.
+
+The server remembers a client's applied calls until the client says that it has the answers. A call
+that fails with an unknown outcome may still be retried, so its number counts as answered only once
+nobody will retry it: when it is *abandoned* at the end of its deadline. A number is never reused.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+from noosphere.v1 import types_pb2 as pb
+
+from ._errors import InvalidArgument
+
+WINDOW_MAX = 960
+"""Numbers between the oldest open call and the newest; the server keeps at most 1,024 per client."""
+
+
+class Sequencer:
+    """Numbers the mutating calls of one incarnation. Not thread-safe.
+
+    Args:
+        new_uuid: source of ids for calls that get no number.
+    """
+
+    def __init__(self, new_uuid: Callable[[], uuid.UUID] = uuid.uuid4) -> None:
+        self._new_uuid = new_uuid
+        self._issued = 0
+        # Insertion order is numeric order, so the first key is the oldest open call.
+        self._open: dict[int, None] = {}
+
+    @property
+    def answered_through(self) -> int:
+        """Every call up to this number has been answered or abandoned."""
+        return next(iter(self._open)) - 1 if self._open else self._issued
+
+    def begin(self) -> RequestTicket:
+        """Returns the id of a new call; :meth:`RequestTicket.close` must follow.
+
+        While one call hangs and hundreds pass it, the server must remember them all. Before that
+        memory is full, new calls get a UUID, which it remembers by time instead.
+        """
+        if self._issued - self.answered_through >= WINDOW_MAX:
+            return RequestTicket(None, 0, str(self._new_uuid()))
+        self._issued += 1
+        self._open[self._issued] = None
+        return RequestTicket(self, self._issued, "")
+
+    def _close(self, sequence: int) -> None:
+        self._open.pop(sequence, None)
+
+
+class RequestTicket:
+    """The id of one mutating call, the same for all its attempts."""
+
+    __slots__ = ("_sequence", "_sequencer", "_uuid")
+
+    def __init__(self, sequencer: Sequencer | None, sequence: int, uuid_text: str) -> None:
+        self._sequencer = sequencer
+        self._sequence = sequence
+        self._uuid = uuid_text
+
+    def wire(self) -> pb.RequestId:
+        """Returns the id as sent."""
+        if self._sequencer is None:
+            return pb.RequestId(uuid=self._uuid)
+        answered = self._sequencer.answered_through
+        return pb.RequestId(sequence=pb.ClientSequence(sequence=self._sequence, answered_through=answered))
+
+    def describe(self, actor: str) -> str:
+        """Returns the id for errors and logs."""
+        return self._uuid if self._sequencer is None else f"{actor}/{self._sequence}"
+
+    def close(self) -> None:
+        """Says that nobody will retry the call: it was answered, refused, or is abandoned."""
+        if self._sequencer is not None:
+            self._sequencer._close(self._sequence)
+
+
+def explicit(request_id: str) -> RequestTicket:
+    """Returns the id that a caller chose.
+
+    Raises:
+        InvalidArgument: it is not a UUID.
+    """
+    try:
+        return RequestTicket(None, 0, str(uuid.UUID(request_id)))
+    except (ValueError, AttributeError, TypeError):
+        raise InvalidArgument(f"request_id: {request_id!r} is not a UUID") from None

@@ -1,0 +1,235 @@
+"""One client's way to the server: channel, identity, deadlines and retries. Knows no record."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, Protocol, TypeVar
+
+import grpc
+
+from noosphere.consistency import actor_name
+from noosphere.v1 import memory_service_pb2_grpc, types_pb2
+
+from ._errors import ClientClosed, DeadlineExceeded, InvalidArgument, NoosphereError, Outcome
+from ._mapping import is_ambiguous, outcome_of, to_error
+from ._retry import RetryPolicy
+from ._sequence import RequestTicket, Sequencer, explicit
+from ._status import Failure, read_failure
+
+LOG = logging.getLogger("noosphere.client")
+
+MESSAGE_BYTES_MAX = 16 * 1024 * 1024
+TIMEOUT_MAX = 24 * 3600.0
+
+CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    # Retries happen in one place only, with a request id: see _retry.
+    ("grpc.enable_retries", 0),
+    # Clients of one process fail and reconnect independently of one another.
+    ("grpc.use_local_subchannel_pool", 1),
+    # A server that comes back is found within the default deadline.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # A dead peer is noticed while calls wait; idle channels send nothing.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # Shared memory is on the local network: a proxy for the web is never the way to it.
+    ("grpc.enable_http_proxy", 0),
+)
+
+Reply = TypeVar("Reply")
+Reply_co = TypeVar("Reply_co", covariant=True)
+
+
+class Method(Protocol[Reply_co]):
+    """A unary method of a stub."""
+
+    def __call__(self, request: Any, *, timeout: float | None = None) -> Awaitable[Reply_co]:
+        """Sends one attempt."""
+        ...
+
+
+@dataclass(slots=True)
+class Transport:
+    """What every call of one client goes through. Not thread-safe; bound to one event loop.
+
+    Attributes:
+        channel: the gRPC channel.
+        server: the address, for messages.
+        timeout: the default deadline of a call with all its retries, in seconds.
+        retry: when to try again.
+        clock: monotonic seconds.
+        sleep: waits for so many seconds.
+        actor: who calls; set once the agent is open.
+        renewed_at: when the newest successful call was sent, which renewed the agent's lease.
+    """
+
+    channel: grpc.aio.Channel
+    server: str
+    timeout: float
+    retry: RetryPolicy
+    clock: Callable[[], float]
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    sequencer: Sequencer = field(default_factory=Sequencer)
+    actor: types_pb2.Actor = field(default_factory=types_pb2.Actor)
+    renewed_at: float = -math.inf
+    closed: bool = False
+    stub: memory_service_pb2_grpc.MemoryServiceAsyncStub = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stub = memory_service_pb2_grpc.MemoryServiceAsyncStub(self.channel)
+
+    @property
+    def actor_name(self) -> str:
+        """Who calls, as ``agent#incarnation``."""
+        return actor_name(self.actor.agent_id, self.actor.incarnation)
+
+    def deadline(self, timeout: float | None) -> float:
+        """Returns the length of a call's deadline, in seconds.
+
+        Raises:
+            InvalidArgument: ``timeout`` is no positive number of seconds.
+        """
+        if timeout is None:
+            return self.timeout
+        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= TIMEOUT_MAX:
+            raise InvalidArgument(f"timeout: {timeout!r} is not a number of seconds between 0 and {TIMEOUT_MAX:.0f}")
+        return float(timeout)
+
+    async def read(self, method: Method[Reply], request: Any, *, timeout: float | None, namespace: str) -> Reply:
+        """Sends a call that changes nothing. ``request`` has a field ``call``."""
+        request.call.actor.CopyFrom(self.actor)
+        return await self.invoke(method, request, timeout=self.deadline(timeout), namespace=namespace)
+
+    async def write(
+        self,
+        method: Method[Reply],
+        request: Any,
+        *,
+        request_id: str | None,
+        timeout: float | None,
+        namespace: str,
+        wait: float = 0.0,
+        ticket: RequestTicket | None = None,
+    ) -> tuple[Reply, str]:
+        """Sends a mutating call, all attempts under one request id.
+
+        Args:
+            method: the stub's method.
+            request: its request, with a field ``call``.
+            request_id: the caller's own UUID, or None for the next number.
+            timeout: the deadline with all retries, in seconds, beyond ``wait``.
+            namespace: the namespace, for messages.
+            wait: how long the server is asked to wait, in seconds.
+            ticket: an id that the caller holds and closes; None for one of this call's own.
+
+        Returns:
+            The reply, and the request id for messages.
+        """
+        seconds = self.deadline(timeout)
+        held = ticket if ticket is not None else self.ticket(request_id)
+        try:
+            request.call.actor.CopyFrom(self.actor)
+            request.call.request_id.CopyFrom(held.wire())
+            call_id = held.describe(self.actor_name)
+            reply = await self.invoke(
+                method, request, timeout=seconds + wait, namespace=namespace, request_id=call_id, wait=wait
+            )
+            return reply, call_id
+        finally:
+            # Answered, refused, out of time or cancelled: from here on nobody retries this call.
+            if ticket is None:
+                held.close()
+
+    def ticket(self, request_id: str | None = None) -> RequestTicket:
+        """Returns the id of a new mutating call; whoever asks for it closes it."""
+        return self.sequencer.begin() if request_id is None else explicit(request_id)
+
+    async def invoke(
+        self,
+        method: Method[Reply],
+        request: Any,
+        *,
+        timeout: float,
+        namespace: str = "",
+        request_id: str | None = None,
+        wait: float = 0.0,
+    ) -> Reply:
+        """Sends a call and repeats it while that is safe and the deadline allows.
+
+        Raises:
+            NoosphereError: the last failure.
+        """
+        end = self.clock() + timeout
+        attempts = 0
+        doubt = False
+        while True:
+            self.check_open(request_id)
+            sent = self.clock()
+            attempts += 1
+            try:
+                reply = await method(request, timeout=self.retry.attempt_timeout(max(end - sent, 0.001), wait))
+            except grpc.aio.AioRpcError as error:
+                failure = read_failure(error)
+            except asyncio.CancelledError:
+                self.reraise_cancelled(request_id)
+            except grpc.aio.UsageError as error:
+                raise ClientClosed("the channel is closed", request_id=request_id) from error
+            else:
+                if sent > self.renewed_at:
+                    self.renewed_at = sent
+                return reply
+            delay = None
+            if _repeatable(failure):
+                delay = self.retry.next_delay(attempts, end - self.clock(), failure.retry_delay)
+            if delay is None:
+                raise self._error(failure, request_id, doubt, attempts, timeout, namespace)
+            doubt = doubt or is_ambiguous(failure)
+            LOG.debug("attempt %d of %s failed: %s: %s", attempts, request_id, failure.code, failure.message)
+            await self.sleep(delay)
+
+    def check_open(self, request_id: str | None = None) -> None:
+        """Checks that the client is open.
+
+        Raises:
+            ClientClosed: it is not.
+        """
+        if self.closed:
+            raise ClientClosed("the client is closed", request_id=request_id)
+
+    def reraise_cancelled(self, request_id: str | None = None) -> NoReturn:
+        """Re-raises a cancellation; one that closing the channel caused becomes ClientClosed.
+
+        Raises:
+            CancelledError: the caller's task was cancelled.
+            ClientClosed: nobody cancelled it.
+        """
+        task = asyncio.current_task()
+        if task is not None and task.cancelling() == 0:
+            outcome: Outcome = "unknown" if request_id is not None else "not_applied"
+            raise ClientClosed("the client was closed during the call", request_id=request_id, outcome=outcome)
+        raise  # noqa: PLE0704 - called from an except block only
+
+    def _error(
+        self, failure: Failure, request_id: str | None, doubt: bool, attempts: int, timeout: float, namespace: str
+    ) -> NoosphereError:
+        outcome = outcome_of(failure, mutating=request_id is not None, doubt=doubt)
+        error = to_error(failure, request_id=request_id, outcome=outcome, namespace=namespace)
+        if isinstance(error, DeadlineExceeded) or (not failure.reason and failure.code == "UNAVAILABLE"):
+            tries = f"{attempts} attempt{'s' if attempts > 1 else ''}"
+            kind = "no answer from" if isinstance(error, DeadlineExceeded) else "cannot reach"
+            error.message = f"{kind} {self.server} within {timeout:g} s ({tries}): {failure.message}"
+        return error
+
+
+def _repeatable(failure: Failure) -> bool:
+    # ABORTED is never here: what to do about a conflict is the caller's decision.
+    if failure.code == "RESOURCE_EXHAUSTED":
+        return failure.retry_delay is not None
+    return failure.code in {"UNAVAILABLE", "DEADLINE_EXCEEDED"}
