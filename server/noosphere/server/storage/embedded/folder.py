@@ -30,7 +30,7 @@ class StoreFailed(Exception):
 
 
 class DataFolder:
-    """A locked data folder. The lock ends with :meth:`unlock` or with the process.
+    """A locked data folder. The lock ends with :meth:`release` or with the process.
 
     Attributes:
         path: the folder.
@@ -68,7 +68,7 @@ class DataFolder:
             raise
         return cls(path, lock_fd)
 
-    def unlock(self) -> None:
+    def release(self) -> None:
         """Lets another process use the folder; may be called twice."""
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
@@ -82,7 +82,7 @@ class DataFolder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Unlocks."""
-        self.unlock()
+        self.release()
 
 
 def _take_lock(path: Path) -> int:
