@@ -17,6 +17,12 @@ AgentOption = Annotated[
     str | None,
     typer.Option("--agent", metavar="NAME", help="Act as this agent. [default: a new one under cli/, an operator]"),
 ]
+TimeoutOption = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout", metavar="SECONDS", min=0.001, help="Deadline of each call with its retries. [default: 5]"
+    ),
+]
 ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", metavar="FILE", help="A TOML file with settings. [env: NOOSPHERE_CONFIG]"),
@@ -32,13 +38,21 @@ class Common:
     server: str | None = None
     as_json: bool = False
     agent: str | None = None
+    timeout: float | None = None
 
 
-def common(ctx: typer.Context, server: str | None = None, as_json: bool = False, agent: str | None = None) -> Common:
+def common(
+    ctx: typer.Context,
+    server: str | None = None,
+    as_json: bool = False,
+    agent: str | None = None,
+    timeout: float | None = None,
+) -> Common:
     """Joins a command's own shared options with those given before the command's name."""
     given = ctx.find_object(Common) or Common()
     return Common(
-        server=server if server is not None else given.server,
+        server=given.server if server is None else server,
         as_json=as_json or given.as_json,
-        agent=agent if agent is not None else given.agent,
+        agent=given.agent if agent is None else agent,
+        timeout=given.timeout if timeout is None else timeout,
     )

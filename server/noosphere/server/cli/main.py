@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
-from . import serving
-from .common import AgentOption, Common, JsonOption, ServerOption
+from . import boards, changes, checks, engine, namespaces, records, serving
+from .common import AgentOption, Common, JsonOption, ServerOption, TimeoutOption
 from .exits import EXIT_CODES_HELP, CliError, ExitCode, report
 
 app = typer.Typer(
@@ -26,15 +26,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-app.add_typer(serving.app)
+# In the order of `--help`.
+for group in (serving.app, records.app, changes.app, boards.app, engine.app, checks.app):
+    app.add_typer(group)
+app.add_typer(namespaces.app, name="ns")
 app.add_typer(serving.config_app, name="config")
 
 
 @app.callback()
 def _root(
-    ctx: typer.Context, server: ServerOption = None, as_json: JsonOption = False, agent: AgentOption = None
+    ctx: typer.Context,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+    agent: AgentOption = None,
+    timeout: TimeoutOption = None,
 ) -> None:
-    ctx.obj = Common(server, as_json, agent)
+    ctx.obj = Common(server, as_json, agent, timeout)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -3,20 +3,46 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+
+import typer
 
 
 def print_json(document: object) -> None:
     """Prints one JSON document on one line and flushes, so that a reader of a stream sees it at once."""
-    print(json.dumps(document, ensure_ascii=False), flush=True)
+    print_line(json.dumps(document, ensure_ascii=False))
 
 
 def print_line(text: str) -> None:
-    """Prints one line and flushes."""
-    print(text, flush=True)
+    """Prints one line and flushes.
+
+    Raises:
+        Exit: the reader has gone, as `head` does; nothing is wrong, but there is nothing left to do.
+    """
+    with _reader():
+        print(text, flush=True)
+
+
+def print_bytes(data: bytes) -> None:
+    """Prints bytes as they are; raises like :func:`print_line`."""
+    with _reader():
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+
+
+@contextmanager
+def _reader() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        # The interpreter flushes stdout once more when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:
@@ -27,7 +53,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, emp
         rows: cells in the order of the columns.
         empty: what to print instead if there are no rows.
     """
-    cells = [[_one_line(str(cell)) for cell in row] for row in rows]
+    cells = [[one_line(str(cell)) for cell in row] for row in rows]
     if not cells:
         print_line(empty)
     elif sys.stdout.isatty():
@@ -36,14 +62,14 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, emp
         widths = [max(map(_width, column)) for column in zip(columns, *cells, strict=True)]
         for row in (columns, *cells):
             padded = (cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True))
-            print("  ".join(padded).rstrip())
+            print_line("  ".join(padded).rstrip())
 
 
 def print_fields(fields: dict[str, object]) -> None:
     """Prints one aligned line per field."""
     width = max(map(_width, fields))
     for name, value in fields.items():
-        print(f"{name}{' ' * (width - _width(name))}  {_one_line(str(value))}".rstrip())
+        print_line(f"{name}{' ' * (width - _width(name))}  {one_line(str(value))}".rstrip())
 
 
 def _draw(columns: Sequence[str], cells: list[list[str]]) -> None:
@@ -56,10 +82,12 @@ def _draw(columns: Sequence[str], cells: list[list[str]]) -> None:
     table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
     for row in cells:
         table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
+    with _reader():
+        Console().print(table)
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """Returns ``text`` with everything escaped that is not printable."""
     # Names and values come from agents: neither may move the cursor or break a table.
     if text.isprintable():
         return text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import typer
@@ -17,25 +16,33 @@ if TYPE_CHECKING:
 
     from noosphere.server.config import Effective
 
+    from .shapes import KeyShape, ReadyShape
+
 app = typer.Typer()
 config_app = typer.Typer(help="The server's configuration.")
 
 
 @app.command(cls=SettingsCommand)
-def serve(ctx: typer.Context, config: ConfigOption = None) -> None:
-    """Serve until SIGTERM or Ctrl-C.
+def serve(ctx: typer.Context, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Serve until SIGTERM or Ctrl-C. JSON: Ready, once calls are answered.
 
     Without any option everything runs in this process and is kept in ./noosphere-data.
     Later wins: defaults, the file, the environment (NOOSPHERE_DATA and so on), options.
     """
-    from noosphere.server.app import StartupError
-    from noosphere.server.app import serve as serve_until_stopped
+    from noosphere.server.app import StartupError, run
 
     settings = _load(ctx, config).settings
+    as_json = common(ctx, as_json=as_json).as_json
+
+    def ready(address: str) -> None:
+        found: ReadyShape = {"address": address}
+        if as_json:
+            print_json(found)
+        else:
+            print_line(f"noosphere serves on {address}")
+
     try:
-        code = asyncio.run(
-            serve_until_stopped(settings, ready=lambda address: print_line(f"noosphere serves on {address}"))
-        )
+        code = run(settings, ready=ready)
     except StartupError as error:
         raise CliError(ExitCode.CANNOT_SERVE, str(error), "CANNOT_SERVE") from None
     raise typer.Exit(code)
@@ -43,14 +50,17 @@ def serve(ctx: typer.Context, config: ConfigOption = None) -> None:
 
 @config_app.command(cls=SettingsCommand)
 def show(ctx: typer.Context, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Show the effective value of every key and where it comes from.
+    """Show the effective value of every key and where it comes from. JSON: an object of Key.
 
     Takes the options of `serve`, to try what they would do. Secrets are masked.
     """
     effective = _load(ctx, config)
     values = effective.settings.model_dump(mode="json")
     if common(ctx, as_json=as_json).as_json:
-        print_json({key: {"value": value, "origin": effective.origins[key]} for key, value in values.items()})
+        found: dict[str, KeyShape] = {
+            key: {"value": value, "origin": effective.origins[key]} for key, value in values.items()
+        }
+        print_json(found)
     else:
         rows = [
             (key, value if isinstance(value, str) else compact(value), effective.origins[key])

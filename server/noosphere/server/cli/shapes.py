@@ -82,6 +82,8 @@ class ChangeShape(TypedDict):
 class HistoryShape(TypedDict):
     """The changes of one revision."""
 
+    namespace: Annotated[str, "The namespace."]
+    floor: Annotated[Revision, "The log holds every change after this revision, and none before it."]
     revision: Annotated[Revision, "The revision."]
     commit_time: Annotated[str | None, "When."]
     changes: Annotated[list[ChangeShape], "What changed, in the order of the commit."]
@@ -90,13 +92,16 @@ class HistoryShape(TypedDict):
 class WatchShape(TypedDict):
     """What a watch yields at once; the changes of one revision come together."""
 
-    kind: Annotated[str, "`snapshot`, `changes`, `reset` (start anew, a snapshot), `epoch` or `bookmark`."]
+    kind: Annotated[
+        str,
+        "`snapshot`; `changes`; `bookmark`: nothing more up to `revision`; `epoch`: revisions above `revision` were "
+        "lost, a `reset` follows; `reset`: forget everything, this is all that is there.",
+    ]
+    namespace: Annotated[str, "The namespace."]
+    revision: Annotated[Revision, "Everything up to this revision has been told."]
     head: Annotated[Revision, "The namespace's newest revision."]
-    revision: Annotated[Revision | None, "The revision of the changes."]
-    commit_time: Annotated[str | None, "When."]
-    records: Annotated[list[RecordShape], "What is there, in a snapshot or after a reset."]
-    changes: Annotated[list[ChangeShape], "What changed."]
-    resume: Annotated[str | None, "Continue after this line with `--resume`; null inside a snapshot."]
+    changes: Annotated[list[ChangeShape], "What changed; in a snapshot or reset, a `put` of each record."]
+    resume: Annotated[str | None, "`--resume` with this continues after this line; null for `epoch`."]
 
 
 class PolicyShape(TypedDict):
@@ -201,6 +206,12 @@ class EpochShape(TypedDict):
     recovered: Annotated[str, "How many namespaces and commits the recovery found."]
 
 
+class ReadyShape(TypedDict):
+    """Printed by a server as soon as it answers calls."""
+
+    address: Annotated[str, "Where, with the port that the system chose if 0 was asked for."]
+
+
 class KeyShape(TypedDict):
     """A key of the configuration; the document has one of these for each."""
 
@@ -209,23 +220,10 @@ class KeyShape(TypedDict):
 
 
 class VersionShape(TypedDict):
-    """Versions of the command line and, if one answers, of the server."""
+    """The program's version."""
 
-    version: Annotated[str, "The command line's version."]
+    version: Annotated[str, "As major.minor.patch."]
     python: Annotated[str, "The Python that runs it."]
-    server: Annotated[ServerShape | None, "The server; null unless `--server` or NOOSPHERE_SERVER names one."]
-
-
-class ServerShape(TypedDict):
-    """What a server says of itself."""
-
-    address: Annotated[str, "Where it was asked."]
-    version: Annotated[str, "Its version."]
-    api_version: Annotated[str, "Its API."]
-    engine: Annotated[str, "Its storage engine."]
-    durability: Annotated[str, "What an acknowledgement means: `fsync` or `os`."]
-    epoch: Annotated[int, "The present epoch."]
-    store_time: Annotated[str | None, "Store time."]
 
 
 class ConflictShape(TypedDict):

@@ -1,0 +1,142 @@
+"""The admin service as the commands use it: calls through a client's connection, answers as documents."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
+
+from noosphere.client import Client, ConflictPolicy
+from noosphere.v1 import admin_service_pb2 as pb
+from noosphere.v1 import types_pb2
+from noosphere.v1.admin_service_pb2_grpc import AdminServiceStub
+
+from .shapes import DeletedShape, EpochShape, NamespaceShape, PolicyShape, StatsShape
+from .views import time_text
+
+if TYPE_CHECKING:
+    from google.protobuf.timestamp_pb2 import Timestamp
+
+PAGE_SIZE = 1_000
+
+
+class AdminApi:
+    """Administration of the server that a client is connected to. Methods raise ``NoosphereError``."""
+
+    def __init__(self, client: Client) -> None:
+        # The client's own way to the server, so that deadlines, retries and the table of errors exist once.
+        self._transport = client._transport
+        self._stub = AdminServiceStub(self._transport.channel)
+
+    async def namespaces(self, prefix: str, *, show_deleted: bool) -> AsyncIterator[NamespaceShape]:
+        """Yields namespaces by name."""
+        request = pb.ListNamespacesRequest(prefix=prefix, page_size=PAGE_SIZE, show_deleted=show_deleted)
+        while True:
+            reply: pb.ListNamespacesResponse = await self._invoke(self._stub.ListNamespaces, request)
+            for info in reply.namespaces:
+                yield namespace_data(info)
+            if not reply.next_page_token:
+                return
+            request.page_token = reply.next_page_token
+
+    async def namespace(self, name: str) -> NamespaceShape:
+        """Returns a namespace, deleted or not."""
+        reply: pb.GetNamespaceResponse = await self._invoke(
+            self._stub.GetNamespace, pb.GetNamespaceRequest(namespace=name)
+        )
+        return namespace_data(reply.namespace)
+
+    async def delete(self, name: str, expected_head: int | None) -> DeletedShape:
+        """Deletes a namespace; with ``expected_head`` only if that is its newest revision."""
+        request = pb.DeleteNamespaceRequest(namespace=name, expected_head=expected_head)
+        # The call has no id. The empty text stands for one, so that an error admits that it may have happened.
+        reply: pb.DeleteNamespaceResponse = await self._invoke(self._stub.DeleteNamespace, request, request_id="")
+        return {"namespace": name, "head": str(reply.head), "record_count": reply.record_count}
+
+    async def stats(self) -> StatsShape:
+        """Returns how much is stored and how the server is doing."""
+        reply: pb.GetStatsResponse = await self._invoke(self._stub.GetStats, pb.GetStatsRequest())
+        return stats_data(reply)
+
+    async def epochs(self) -> list[EpochShape]:
+        """Returns the epochs, oldest first."""
+        reply: pb.ListEpochsResponse = await self._invoke(self._stub.ListEpochs, pb.ListEpochsRequest())
+        return [epoch_data(epoch) for epoch in reply.epochs]
+
+    async def _invoke(self, method: Any, request: Any, *, request_id: str | None = None) -> Any:
+        timeout = self._transport.deadline(None)
+        return await self._transport.invoke(method, request, timeout=timeout, request_id=request_id)
+
+
+def policy_name(number: int) -> str:
+    """Returns a policy as commands take and print it, e.g. ``last-writer-wins``; a newer server's as a number."""
+    known = ConflictPolicy._value2member_map_
+    return ConflictPolicy(number).name.lower().replace("_", "-") if number in known else str(number)
+
+
+def policy_data(policy: types_pb2.NamespacePolicy) -> PolicyShape:
+    """Returns a namespace's rules, which the server sends with every default filled in."""
+    return {
+        "conflict_policy": policy_name(policy.conflict_policy),
+        "prefix_policies": {
+            override.prefix: policy_name(override.conflict_policy) for override in policy.prefix_policies
+        },
+        "item_bytes_max": policy.item_bytes_max,
+        "records_max": policy.records_max,
+        "tombstone_retention_seconds": policy.tombstone_retention.ToMilliseconds() / 1000,
+        "log_age_seconds_max": policy.log_age_max.ToMilliseconds() / 1000,
+        "log_revisions_max": policy.log_revisions_max,
+        "log_bytes_max": policy.log_bytes_max,
+    }
+
+
+def namespace_data(info: pb.NamespaceInfo) -> NamespaceShape:
+    """Returns a namespace."""
+    return {
+        "namespace": info.namespace,
+        "generation": info.generation,
+        "deleted": info.deleted,
+        "head": str(info.head),
+        "floor": str(info.floor),
+        "record_count": info.record_count,
+        "record_bytes": info.record_bytes,
+        "log_count": info.log_count,
+        "log_bytes": info.log_bytes,
+        "request_count": info.request_count,
+        "policy": policy_data(info.policy),
+        "cuts": [{"epoch": cut.epoch, "cut": str(cut.cut)} for cut in info.cuts],
+    }
+
+
+def stats_data(stats: pb.GetStatsResponse) -> StatsShape:
+    """Returns how much is stored and how the server is doing."""
+    return {
+        "namespace_count": stats.namespace_count,
+        "loaded_count": stats.loaded_count,
+        "record_count": stats.record_count,
+        "record_bytes": stats.record_bytes,
+        "commit_count": stats.commit_count,
+        "sync_count": stats.sync_count,
+        "journal_bytes": stats.journal_bytes,
+        "refusals": dict(sorted(stats.refusals.items())),
+        "watch_count": stats.watch_count,
+        "agent_count": stats.agent_count,
+        "uptime_seconds": round(stats.uptime_seconds, 3),
+        "resident_bytes": stats.resident_bytes,
+        "epoch": stats.epoch,
+    }
+
+
+def epoch_data(epoch: pb.EpochInfo) -> EpochShape:
+    """Returns an epoch."""
+    return {
+        "epoch": epoch.epoch,
+        "start_time": stamp_text(epoch.start_time),
+        "cause": epoch.cause,
+        "recovered": epoch.recovered,
+    }
+
+
+def stamp_text(stamp: Timestamp) -> str | None:
+    """Returns a timestamp as RFC 3339."""
+    return time_text(stamp.ToDatetime(UTC))

@@ -1,0 +1,81 @@
+"""`noosphere stats`, `epochs` and `version`: the server as a whole."""
+
+from __future__ import annotations
+
+import platform
+from typing import TYPE_CHECKING
+
+import typer
+
+from .common import AgentOption, JsonOption, ServerOption, TimeoutOption, common
+from .output import print_fields, print_json, print_line, print_table
+from .session import call, connected
+
+if TYPE_CHECKING:
+    from .shapes import EpochShape, StatsShape, VersionShape
+
+app = typer.Typer()
+
+
+@app.command()
+def stats(
+    ctx: typer.Context,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+    agent: AgentOption = None,
+    timeout: TimeoutOption = None,
+) -> None:
+    """Show how much is stored and how the server is doing. JSON: Stats."""
+    options = common(ctx, server, as_json, agent, timeout)
+
+    async def read() -> StatsShape:
+        from .admin_api import AdminApi
+
+        async with connected(options) as client:
+            return await AdminApi(client).stats()
+
+    found = call(read())
+    if options.as_json:
+        print_json(found)
+        return
+    fields: dict[str, object] = {name.replace("_", " "): value for name, value in found.items() if name != "refusals"}
+    fields |= {f"refused {reason}": count for reason, count in found["refusals"].items()}
+    print_fields(fields)
+
+
+@app.command()
+def epochs(
+    ctx: typer.Context,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+    agent: AgentOption = None,
+    timeout: TimeoutOption = None,
+) -> None:
+    """List epochs: when and why each began, and what was recovered. JSON: an Epoch per line."""
+    options = common(ctx, server, as_json, agent, timeout)
+
+    async def read() -> list[EpochShape]:
+        from .admin_api import AdminApi
+
+        async with connected(options) as client:
+            return await AdminApi(client).epochs()
+
+    found = call(read())
+    if options.as_json:
+        for epoch in found:
+            print_json(epoch)
+        return
+    rows = [(epoch["epoch"], epoch["start_time"], epoch["cause"], epoch["recovered"]) for epoch in found]
+    print_table(("EPOCH", "BEGAN", "WHY", "RECOVERED"), rows, empty="no epochs")
+
+
+@app.command()
+def version(ctx: typer.Context, as_json: JsonOption = False) -> None:
+    """Show the version of this program. JSON: Version."""
+    from noosphere.server import __version__
+
+    found: VersionShape = {"version": __version__, "python": platform.python_version()}
+    if common(ctx, as_json=as_json).as_json:
+        print_json(found)
+    else:
+        print_line(f"noosphere {found['version']} on Python {found['python']}")

@@ -1,0 +1,72 @@
+"""Runs a command's calls: connects, and turns the client's errors into the command's."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .common import Common
+from .exits import CliError, ExitCode
+from .shapes import ConflictShape
+from .views import dots_data, record_data
+
+if TYPE_CHECKING:
+    from noosphere.client import Client, Conflict, NoosphereError
+
+T = TypeVar("T")
+
+TIMEOUT_DEFAULT = 5.0
+
+_EXPLANATION_TOKENS_MAX = 600
+
+
+def call(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Runs a command's calls to their end.
+
+    Raises:
+        CliError: a call failed.
+    """
+    from noosphere.client import NoosphereError
+
+    try:
+        return asyncio.run(coroutine)
+    except NoosphereError as error:
+        raise _to_cli_error(error) from None
+
+
+@asynccontextmanager
+async def connected(options: Common) -> AsyncIterator[Client]:
+    """Opens a client: as the agent that was asked for, else as a new one, which counts as an operator."""
+    from noosphere.client import connect
+
+    agent = options.agent if options.agent is not None else f"cli/{uuid.uuid4().hex[:12]}"
+    timeout = TIMEOUT_DEFAULT if options.timeout is None else options.timeout
+    async with connect(options.server, agent=agent, timeout=timeout) as client:
+        yield client
+
+
+def _to_cli_error(error: NoosphereError) -> CliError:
+    from noosphere.client import Conflict, DeadlineExceeded, Unavailable
+
+    code = ExitCode.UNREACHABLE if isinstance(error, (Unavailable, DeadlineExceeded)) else ExitCode.REFUSED
+    details: dict[str, Any] = {"outcome": error.outcome, "request_id": error.request_id or None, "conflict": None}
+    message = str(error)
+    # A namespace can be in another state than expected, too; only a record has something to explain.
+    if isinstance(error, Conflict) and error.key:
+        details["conflict"] = _conflict_data(error)
+        explanation = error.explain(max_tokens=_EXPLANATION_TOKENS_MAX)
+        message = f"{error.reason}: {explanation} (--expected-version replaces what you saw, --blind whatever is there)"
+    return CliError(code, message, error.reason, details)
+
+
+def _conflict_data(conflict: Conflict[Any]) -> ConflictShape:
+    return {
+        "namespace": conflict.namespace,
+        "key": conflict.key,
+        "theirs": None if conflict.theirs is None else record_data(conflict.theirs),
+        "unseen": dots_data(conflict.unseen),
+        "allowed": [action.value for action in conflict.allowed],
+    }
