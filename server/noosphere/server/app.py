@@ -71,7 +71,7 @@ async def open_engine(
     except DataFolderError as error:
         raise StartupError(str(error)) from error
     async with contextlib.AsyncExitStack() as stack:
-        stack.callback(folder.unlock)
+        stack.callback(folder.release)
         try:
             coordinator = await EmbeddedCoordinator.open(settings.data, clock=clock, agent_lease_ms=AGENT_LEASE_MS)
             stack.push_async_callback(coordinator.close)
