@@ -1,0 +1,144 @@
+"""Two ways to the same API: through a socket, and straight into the handlers. Errors look the same."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, NoReturn, Protocol, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+from tests.support.statuses import Refused, refused
+
+from noosphere.server.rpc.admin import AdminRpc
+from noosphere.server.rpc.memory import MemoryRpc
+
+Response = TypeVar("Response", bound=Message)
+Streamed = TypeVar("Streamed", bound=Message, covariant=True)
+
+CALL_SECONDS_MAX = 60.0
+"""A bound against hanging, far above what any call takes."""
+
+MEMORY = "noosphere.v1.MemoryService"
+ADMIN = "noosphere.v1.AdminService"
+
+
+class Stream(Protocol[Streamed]):
+    """A running server stream."""
+
+    def __aiter__(self) -> AsyncIterator[Streamed]:
+        """Iterates over the messages; a status other than OK raises ``Refused``."""
+        ...
+
+    async def __anext__(self) -> Streamed:
+        """Returns the next message."""
+        ...
+
+    async def aclose(self) -> None:
+        """Cancels the stream."""
+        ...
+
+
+class Transport(Protocol):
+    """Carries calls to a server."""
+
+    async def unary(self, service: str, method: str, request: Message, kind: type[Response]) -> Response:
+        """Makes one call.
+
+        Raises:
+            Refused: it ended with another status than OK.
+        """
+        ...
+
+    def stream(self, service: str, method: str, request: Message, kind: type[Response]) -> Stream[Response]:
+        """Begins a server stream."""
+        ...
+
+
+class SocketTransport:
+    """Calls over a gRPC channel, with nothing of our client in between."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.channel = channel
+
+    async def unary(self, service: str, method: str, request: Message, kind: type[Response]) -> Response:
+        """Makes one call."""
+        call = self.channel.unary_unary(
+            f"/{service}/{method}", request_serializer=_to_bytes, response_deserializer=kind.FromString
+        )
+        try:
+            return await call(request, timeout=CALL_SECONDS_MAX)
+        except grpc.aio.AioRpcError as error:
+            raise refused(error.code(), error.details(), error.trailing_metadata()) from None
+
+    def stream(self, service: str, method: str, request: Message, kind: type[Response]) -> Stream[Response]:
+        """Begins a server stream."""
+        call = self.channel.unary_stream(
+            f"/{service}/{method}", request_serializer=_to_bytes, response_deserializer=kind.FromString
+        )
+        return _SocketStream(call(request))
+
+
+class _SocketStream(Stream[Response]):
+    def __init__(self, call: grpc.aio.UnaryStreamCall[Any, Response]) -> None:
+        self._call = call
+        self._messages = aiter(call)
+
+    def __aiter__(self) -> AsyncIterator[Response]:
+        return self
+
+    async def __anext__(self) -> Response:
+        try:
+            return await anext(self._messages)
+        except grpc.aio.AioRpcError as error:
+            raise refused(error.code(), error.details(), error.trailing_metadata()) from None
+
+    async def aclose(self) -> None:
+        self._call.cancel()
+
+
+class HandlerTransport:
+    """Calls the real handlers without a network; messages still cross as bytes, as they would on the wire."""
+
+    def __init__(self, memory: MemoryRpc, admin: AdminRpc) -> None:
+        self._servicers: dict[str, MemoryRpc | AdminRpc] = {MEMORY: memory, ADMIN: admin}
+
+    async def unary(self, service: str, method: str, request: Message, kind: type[Response]) -> Response:
+        """Makes one call."""
+        handler = getattr(self._servicers[service], method)
+        response = await handler(type(request).FromString(request.SerializeToString()), _Context())
+        return kind.FromString(response.SerializeToString())
+
+    def stream(self, service: str, method: str, request: Message, kind: type[Response]) -> Stream[Response]:
+        """Begins a server stream."""
+        handler = getattr(self._servicers[service], method)
+        return _HandlerStream(handler(type(request).FromString(request.SerializeToString()), _Context()), kind)
+
+
+class _HandlerStream(Stream[Response]):
+    def __init__(self, messages: Any, kind: type[Response]) -> None:
+        self._messages = messages
+        self._kind = kind
+
+    def __aiter__(self) -> AsyncIterator[Response]:
+        return self
+
+    async def __anext__(self) -> Response:
+        message: Message = await anext(self._messages)
+        return self._kind.FromString(message.SerializeToString())
+
+    async def aclose(self) -> None:
+        await self._messages.aclose()
+
+
+class _Context:
+    """What the handlers use of a ``grpc.aio.ServicerContext``."""
+
+    async def abort(self, code: grpc.StatusCode, details: str = "", trailing_metadata: Any = ()) -> NoReturn:
+        raise refused(code, details, trailing_metadata)
+
+
+def _to_bytes(message: Message) -> bytes:
+    return message.SerializeToString()
+
+
+__all__ = ["ADMIN", "MEMORY", "HandlerTransport", "Refused", "SocketTransport", "Stream", "Transport"]

@@ -1,0 +1,98 @@
+"""What the behaviour suite runs in: the same tests against handlers in this process and against the real binary."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import uuid
+from typing import Protocol
+
+import grpc
+from tests.support.api import Agent, Api
+from tests.support.engine import LocalServer
+from tests.support.process import ServerProcess
+from tests.support.transport import SocketTransport
+
+_POLL_MS_MAX = 5_000
+
+
+class World(Protocol):
+    """A server and ways to let its time pass."""
+
+    @property
+    def api(self) -> Api:
+        """Calls it."""
+        ...
+
+    async def elapse(self, by_ms: int) -> None:
+        """Returns once at least so much store time has passed."""
+        ...
+
+    def space(self, name: str = "plan") -> str:
+        """Returns the name of a shared namespace that no other test uses."""
+        ...
+
+    async def agent(self, name: str = "a") -> Agent:
+        """Opens an agent whose name no other test uses."""
+        ...
+
+
+class _Names:
+    def __init__(self) -> None:
+        self._run = uuid.uuid4().hex[:12]
+        self._numbers = itertools.count(1)
+
+    def space(self, name: str = "plan") -> str:
+        return f"shared/{self._run}/{name}-{next(self._numbers)}"
+
+    def agent_id(self, name: str) -> str:
+        return f"{name}-{self._run}-{next(self._numbers)}"
+
+
+class LocalWorld(_Names):
+    """Handlers in this process; time passes when the test says so."""
+
+    def __init__(self, server: LocalServer) -> None:
+        super().__init__()
+        self.server = server
+
+    @property
+    def api(self) -> Api:
+        """Calls the handlers."""
+        return self.server.api
+
+    async def elapse(self, by_ms: int) -> None:
+        """Moves the clock."""
+        await self.server.elapse(by_ms)
+
+    async def agent(self, name: str = "a") -> Agent:
+        """Opens an agent."""
+        return await self.api.agent(self.agent_id(name))
+
+
+class SocketWorld(_Names):
+    """A real server process behind a socket; time passes by itself."""
+
+    def __init__(self, server: ServerProcess, channel: grpc.aio.Channel) -> None:
+        super().__init__()
+        self.server = server
+        self._api = Api(SocketTransport(channel))
+
+    @property
+    def api(self) -> Api:
+        """Calls the process."""
+        return self._api
+
+    async def elapse(self, by_ms: int) -> None:
+        """Waits until the server's own clock has gone so far."""
+        assert by_ms <= _POLL_MS_MAX, "too long to wait for in real time; test this in process"
+        end_ms = await self._now_ms() + by_ms
+        while (left_ms := end_ms - await self._now_ms()) > 0:  # noqa: ASYNC110 # no event tells another's clock
+            await asyncio.sleep(left_ms / 1000)
+
+    async def agent(self, name: str = "a") -> Agent:
+        """Opens an agent."""
+        return await self.api.agent(self.agent_id(name))
+
+    async def _now_ms(self) -> int:
+        return (await self.api.info()).store_time.ToMilliseconds()
