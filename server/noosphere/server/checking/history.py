@@ -151,6 +151,7 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
         key: the key.
         version: its version, 0 without a live value.
         values: ids of its live values, in the order of the reply. Empty for a merge type.
+        dots: the revisions at which its live values were written; empty if that is just the version.
         kind: the merge type by the name of its operation; empty for a plain value.
         content: what a record with a merge type reads as (JSON).
         fence: the fence of the claim on it, 0 if it was never claimed.
@@ -161,11 +162,17 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     key: str
     version: int = 0
     values: tuple[str, ...] = ()
+    dots: tuple[int, ...] = ()
     kind: str = ""
     content: Any = None
     fence: int = 0
     done: bool = False
     at: int = 0
+
+    @property
+    def written_at(self) -> tuple[int, ...]:
+        """The revisions at which its live values were written."""
+        return self.dots or ((self.version,) if self.version else ())
 
 
 class Result(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

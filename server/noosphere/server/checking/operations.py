@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .history import MERGES, Call, Op, Outcome, Result, Seen, WriteKind, value_id
+from .history import MERGES, Call, Op, Outcome, Result, Seen, Write, WriteKind, value_id
 from .merged import canonical
 
 NOTHING = ""
@@ -213,22 +213,30 @@ def _refused(
 
 def _effects(call: Call) -> Iterator[tuple[str, str | None, str]]:
     """Yields each register that the call writes, the value it must have held (None: any) and the new one."""
-    private = call.namespace.startswith("agents/")
     for write in call.writes:
         if write.kind is WriteKind.MAP:
             for name in write.merge.get("remove", ()):
                 yield write.key + _FIELD + name, None, NOTHING
             for name, value in write.merge.get("set", {}).items():
                 yield write.key + _FIELD + name, None, value_id(canonical(value).encode())
-        if write.kind in MERGES:
-            continue
-        required = None
-        if write.conditional:
-            required = _single(write.base) if write.base is not None else None
-        elif not write.blind and not private:
-            # Without any precondition only a key without a live value may be written, or deleted in vain.
-            required = NOTHING
-        yield write.key, required, write.value if write.kind is WriteKind.PUT else NOTHING
+        if write.kind not in MERGES:
+            yield write.key, _required(call, write), write.value if write.kind is WriteKind.PUT else NOTHING
+
+
+def _required(call: Call, write: Write) -> str | None:
+    """Returns what the register must have held for the write to be applied, None if that is open."""
+    if write.kind is WriteKind.DELETE and call.applied is not None:
+        # A delete of what is not there succeeds and says that it did nothing; within a transaction it does not say.
+        if not call.applied.revision:
+            return NOTHING
+        if len(call.writes) > 1:
+            return None
+    if write.conditional:
+        return _single(write.base) if write.base is not None else None
+    if write.blind or call.namespace.startswith("agents/"):
+        return None
+    # Without any precondition only a key without a live value may be written, or deleted in vain.
+    return NOTHING
 
 
 def _results(call: Call) -> Sequence[Result | None]:

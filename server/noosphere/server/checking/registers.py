@@ -74,6 +74,7 @@ def _check_values(group: Group, findings: Findings) -> bool:
     before = sum(findings.counts.values())
     taken: dict[tuple[int, str], Operation] = {}
     for operation in group.operations:
+        changed = {condition.register for condition in operation.sets}
         for register, value in operation.requires:
             if value == NOTHING:
                 continue
@@ -85,7 +86,7 @@ def _check_values(group: Group, findings: Findings) -> bool:
             elif all(source.start_ns > operation.end_ns for source in sources):
                 text = f"value {value} was read before the call that wrote it had begun"
                 findings.add(Kind.FUTURE_READ, [name], text, operation.call, sources[0].call)
-            elif operation.sets and not operation.optional and len(sources) == 1:
+            elif register in changed and not operation.optional and len(sources) == 1:
                 other = taken.setdefault((register, value), operation)
                 if other is not operation:
                     text = f"two writers read value {value} and both replaced it; one of them had not seen the other"

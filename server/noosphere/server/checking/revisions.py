@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from .history import Call, Compare, Op, Outcome, Reply, Seen, Write, show_revision
 from .merged import reads_as, show
-from .states import MERGED, KeyState
+from .states import KeyState
 from .timeline import Timeline
 from .verdict import Findings, Kind
 
@@ -142,14 +142,15 @@ def _check_seen(call: Call, reply: Reply, seen: Seen, timeline: Timeline, findin
             )
             findings.add(Kind.WRONG_CONTENT, [seen.key], text, call, *_last(state))
     elif not state.vague and not state.expires:
-        expected = sorted(str(dot.value) for dot in state.live.values() if dot.value != MERGED)
-        if sorted(seen.values) != expected:
+        expected = {dot: entry.value for dot, entry in state.live.items()}
+        if dict(zip(seen.written_at, seen.values, strict=False)) != expected:
             text = (
                 f"read {'+'.join(seen.values)} at version {show_revision(seen.version)}, "
-                f"which was written as {'+'.join(expected)}"
+                f"where the commits make it {'+'.join(map(str, expected.values()))}"
             )
             findings.add(Kind.PHANTOM, [seen.key], text, call, *_last(state))
-    _check_claim_seen(call, seen, state, findings)
+    if Op.COMPLETE not in unsettled:
+        _check_claim_seen(call, seen, state, findings)
 
 
 def _check_claim_seen(call: Call, seen: Seen, state: KeyState, findings: Findings) -> None:

@@ -23,6 +23,7 @@ MERGED = "(merged)"
 
 
 _ENDS_LIFE = frozenset({Op.DELETE, Op.TRANSACT})
+_BEGINS_LIFE = frozenset({Op.PUT, Op.TRANSACT})
 
 
 class Problem(NamedTuple):
@@ -76,7 +77,7 @@ class KeyState:
         kind: the merge type, empty for a plain value.
         content: what a merge type holds.
         sure: whether ``content`` is known.
-        vague: whether it is open which unseen values an unanswered write left.
+        vague: whether it is open which values unanswered writes left.
         claim: the claim on it.
         expires: whether a live value may end by itself.
         call: the call of the last change.
@@ -190,7 +191,7 @@ def _plain_step(
         # The new content of a merge type is a value that the history knows only by name.
         sure=not (before.kind and live),
         vague=vague,
-        claim=before.claim if live else None,
+        claim=before.claim if live or before.vague else None,
         expires=write.expires or bool(kept and before.expires),
         call=call,
     )
@@ -226,7 +227,9 @@ def claim_step(before: KeyState, commit: Commit, unsettled: Set[Op]) -> Step:
     revision, call = commit
     problems: list[Problem] = []
     claim = before.claim
-    if not before.live and not before.expires:
+    if not before.live and not unsettled.isdisjoint(_BEGINS_LIFE):
+        before = replace(before, vague=True)
+    elif not before.live and not before.expires:
         problems.append(Problem(Kind.CLAIM_RULE, f"{call.op} on a key that has no live value", _last(before)))
     expires_ms = call.reply.expires_ms if call.reply is not None else 0
     granted_ms = expires_ms - call.lease_ms if expires_ms else 0

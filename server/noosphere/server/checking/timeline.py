@@ -12,7 +12,7 @@ from .history import MUTATING, Call, Op, Outcome, Result, Seen, WriteKind
 from .states import ABSENT, Commit, KeyState, claim_step, write_step
 from .verdict import Findings, Kind
 
-_CLAIMING = frozenset({Op.CLAIM, Op.RENEW, Op.RELEASE, Op.COMPLETE})
+_STEPS = frozenset({Op.RENEW, Op.RELEASE, Op.COMPLETE})
 
 
 class Timeline:
@@ -68,7 +68,7 @@ class Timeline:
 
     def _apply(self, commit: Commit) -> None:
         call = commit.call
-        if call.op in _CLAIMING:
+        if call.op is Op.CLAIM or call.op in _STEPS:
             # An unanswered claim was placed by what somebody saw, so its key is known from there.
             for key in call.written_keys:
                 step = claim_step(self.state(key, commit.revision), commit, self.unsettled_ops(key))
@@ -119,33 +119,30 @@ def _place(unknown: Iterable[Call], calls: Sequence[Call], commits: dict[int, Ca
     if not waiting:
         return ()
     sightings = [
-        (seen.version, seen, call.reply.return_ns)
+        (revision, seen, call.reply.return_ns)
         for call in calls
         if call.reply is not None
         for seen in call.reply.seen
-        if seen.version and seen.version not in commits
+        for revision in {*seen.written_at, seen.version, seen.fence}
+        if revision and revision not in commits
     ]
-    for version, seen, return_ns in sorted(sightings, key=lambda sighting: sighting[0]):
-        if version in commits:
+    for revision, seen, return_ns in sorted(sightings, key=lambda sighting: sighting[0]):
+        if revision in commits:
             continue
-        found = next((call for call in waiting if call.start_ns < return_ns and _explains(call, seen)), None)
+        found = next((c for c in waiting if c.start_ns < return_ns and _explains(c, seen, revision)), None)
         if found is not None:
             waiting.remove(found)
-            commits[version] = replace(found, key=seen.key) if found.op is Op.CLAIM else found
+            commits[revision] = replace(found, key=seen.key) if found.op is Op.CLAIM else found
     return tuple(waiting)
 
 
-def _explains(call: Call, seen: Seen) -> bool:
-    """Tells whether ``seen`` may be what ``call`` left behind."""
-    match call.op:
-        case Op.CLAIM:
-            return seen.key.startswith(call.collection) and seen.fence == seen.version
-        case Op.RENEW | Op.RELEASE:
-            return seen.key == call.key and seen.fence == call.fence and not seen.done
-        case Op.COMPLETE:
-            return seen.key == call.key and seen.fence == call.fence and seen.done
-        case _:
-            return any(
-                write.key == seen.key and (write.value in seen.values or seen.kind == write.kind)
-                for write in call.writes
-            )
+def _explains(call: Call, seen: Seen, revision: int) -> bool:
+    """Tells whether ``call`` may have committed ``revision``, which ``seen`` shows."""
+    if revision in seen.written_at:
+        return any(
+            write.key == seen.key and (write.value in seen.values or seen.kind == write.kind) for write in call.writes
+        )
+    if revision == seen.fence:
+        return call.op is Op.CLAIM and seen.key.startswith(call.collection)
+    step = Op.COMPLETE if seen.done else call.op
+    return step in _STEPS and call.op is step and seen.key == call.key and seen.fence == call.fence
