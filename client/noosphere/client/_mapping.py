@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from noosphere.consistency import Reason
+from noosphere.consistency import CODE_OF, Reason
 from noosphere.v1 import errors_pb2
 
 from . import _errors as e
@@ -104,7 +104,9 @@ def outcome_of(failure: Failure, *, mutating: bool, doubt: bool) -> Outcome:
 def to_error(failure: Failure, *, request_id: str | None, outcome: Outcome, namespace: str = "") -> NoosphereError:
     """Returns the exception for a failed call, with what its typed detail tells."""
     detail = failure.detail
-    head = getattr(detail, "head", 0)
+    head = _head(failure)
+    if isinstance(detail, errors_pb2.TransactionDetail) and detail.failures and failure.reason in CONFLICTS:
+        return _transaction_failed(failure, detail, request_id, namespace)
     if failure.reason in CONFLICTS:
         info = detail if isinstance(detail, errors_pb2.ConflictDetail) else errors_pb2.ConflictDetail()
         return CONFLICTS[failure.reason](
@@ -128,6 +130,33 @@ def to_error(failure: Failure, *, request_id: str | None, outcome: Outcome, name
     )
     _fill(error, failure)
     return error
+
+
+def _head(failure: Failure) -> int:
+    # The typed detail is left out of a status that would be too large; the metadata never is.
+    told = failure.metadata.get("head", "")
+    return getattr(failure.detail, "head", 0) or (int(told) if told.isdecimal() else 0)
+
+
+def _transaction_failed(
+    failure: Failure, detail: errors_pb2.TransactionDetail, request_id: str | None, namespace: str
+) -> NoosphereError:
+    parts = []
+    for part in detail.failures:
+        code = CODE_OF[Reason(part.reason)].value if part.reason in set(Reason) else failure.code
+        one = Failure(code, f"{part.reason} on {part.key!r}", part.reason)
+        error = to_error(one, request_id=request_id, outcome="not_applied", namespace=namespace)
+        if isinstance(error, Conflict):
+            error.key = part.key
+        parts.append(e.FailedPart(part.index, part.is_operation, part.key, error))
+    return e.TransactionFailed(
+        failure.message,
+        parts,
+        reason=failure.reason,
+        code=failure.code,
+        request_id=request_id,
+        head=detail.head,
+    )
 
 
 def _fill(error: NoosphereError, failure: Failure) -> None:

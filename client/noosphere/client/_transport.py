@@ -83,7 +83,7 @@ class Transport:
     stub: memory_service_pb2_grpc.MemoryServiceAsyncStub = field(init=False)
 
     def __post_init__(self) -> None:
-        self.stub = memory_service_pb2_grpc.MemoryServiceAsyncStub(self.channel)
+        self.stub = memory_service_pb2_grpc.MemoryServiceStub(self.channel)
 
     @property
     def actor_name(self) -> str:

@@ -1,0 +1,266 @@
+"""For tests of the client: a server that follows a script on the wire, and time that a test moves.
+
+The script plays what a real server does not do on demand: lost replies, refusals to connect, drains.
+What a real server answers to real calls is tested against a real server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped, unused-ignore] # ships no py.typed
+
+from noosphere.client._retry import RetryPolicy
+from noosphere.client._transport import CHANNEL_OPTIONS, Transport
+from noosphere.consistency import CODE_OF, Reason
+from noosphere.v1 import memory_service_pb2 as ms
+from noosphere.v1 import types_pb2 as pb
+
+_SERVICE = ms.DESCRIPTOR.services_by_name["MemoryService"]
+QUICK = RetryPolicy(first_delay=0.001, delay_max=0.002, attempt_min=0.05)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Ends a call with a status.
+
+    Attributes:
+        code: the gRPC status code by name; empty for that of ``reason``.
+        reason: the ErrorInfo's reason; empty for a status without details.
+        message: the status message.
+        detail: the typed detail.
+        retry_delay: the RetryInfo's delay, in seconds.
+    """
+
+    code: str = ""
+    reason: str = ""
+    message: str = "scripted"
+    detail: Message | None = None
+    retry_delay: float | None = None
+
+    def status(self) -> Any:
+        """Returns the ``google.rpc.Status`` for the trailer."""
+        status = status_pb2.Status(message=self.message)
+        if self.reason:
+            status.details.add().Pack(error_details_pb2.ErrorInfo(reason=self.reason, domain="noosphere"))
+        if self.detail is not None:
+            status.details.add().Pack(self.detail)
+        if self.retry_delay is not None:
+            retry = error_details_pb2.RetryInfo()
+            retry.retry_delay.FromNanoseconds(round(self.retry_delay * 1e9))
+            status.details.add().Pack(retry)
+        return status
+
+    @property
+    def status_code(self) -> grpc.StatusCode:
+        """The status code."""
+        return grpc.StatusCode[self.code or CODE_OF[Reason(self.reason)].value]
+
+
+class Silence:
+    """A call that is received and never answered."""
+
+
+SILENCE = Silence()
+
+Step = Message | Fault | Silence | Callable[[Any], Message | Fault]
+
+
+class ScriptedServer:
+    """Answers the calls of each method by the steps of its script, in order, and keeps the requests.
+
+    ``OpenAgent``, ``KeepAgent`` and ``CloseAgent`` are answered without a script.
+    """
+
+    def __init__(self) -> None:
+        self.address = ""
+        self.requests: dict[str, list[Any]] = defaultdict(list)
+        self._steps: dict[str, deque[Any]] = defaultdict(deque)
+        self._arrivals: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(0))
+        self._incarnation = 0
+
+    def script(self, method: str, *steps: Step) -> None:
+        """Appends steps for a unary method."""
+        assert method in _SERVICE.methods_by_name
+        self._steps[method].extend(steps)
+
+    def script_watch(self, *streams: Sequence[Message | Fault | Silence]) -> None:
+        """Appends streams; each is a sequence of messages that may end in a fault or in silence."""
+        self._steps["Watch"].extend(streams)
+
+    async def arrival(self, method: str) -> None:
+        """Returns once one more call of ``method`` has arrived."""
+        await self._arrivals[method].acquire()
+
+    def _receive(self, method: str, request: Any) -> Any:
+        self.requests[method].append(request)
+        self._arrivals[method].release()
+        if self._steps[method]:
+            return self._steps[method].popleft()
+        return self._default(method, request)
+
+    def _default(self, method: str, request: Any) -> Message | Fault:
+        if method == "OpenAgent":
+            self._incarnation += 1
+            reply = ms.OpenAgentResponse(actor=pb.Actor(agent_id=request.agent_id, incarnation=self._incarnation))
+            reply.lease.seconds = 3600
+            return reply
+        if method == "KeepAgent":
+            return ms.KeepAgentResponse()
+        if method == "CloseAgent":
+            return ms.CloseAgentResponse()
+        return Fault("UNKNOWN", message=f"the script has no step for {method}")
+
+    async def unary(self, method: str, request: Any, context: Any) -> Any:
+        """Plays one step."""
+        step = self._receive(method, request)
+        if isinstance(step, Silence):
+            await asyncio.Event().wait()
+        if callable(step):
+            step = step(request)
+        if isinstance(step, Fault):
+            await _abort(context, step)
+        return step
+
+    async def stream(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        """Plays one stream."""
+        steps = self._receive("Watch", request)
+        for step in (steps,) if isinstance(steps, Fault) else steps:
+            if isinstance(step, Silence):
+                await asyncio.Event().wait()
+            if isinstance(step, Fault):
+                await _abort(context, step)
+            yield step
+
+
+async def _abort(context: Any, fault: Fault) -> None:
+    trailer = (("grpc-status-details-bin", fault.status().SerializeToString()),)
+    await context.abort(fault.status_code, fault.message, trailing_metadata=trailer)
+
+
+def _handlers(script: ScriptedServer) -> grpc.GenericRpcHandler:
+    handlers = {}
+    for method in _SERVICE.methods:
+        codec = {
+            "request_deserializer": GetMessageClass(method.input_type).FromString,
+            "response_serializer": GetMessageClass(method.output_type).SerializeToString,
+        }
+        if method.server_streaming:
+            handlers[method.name] = grpc.unary_stream_rpc_method_handler(script.stream, **codec)
+        else:
+
+            def unary(request: Any, context: Any, name: str = method.name) -> Any:
+                return script.unary(name, request, context)
+
+            handlers[method.name] = grpc.unary_unary_rpc_method_handler(_awaited(unary), **codec)
+    return grpc.method_handlers_generic_handler(_SERVICE.full_name, handlers)
+
+
+def _awaited(function: Callable[..., Any]) -> Callable[..., Any]:
+    async def handler(request: Any, context: Any) -> Any:
+        return await function(request, context)
+
+    return handler
+
+
+@asynccontextmanager
+async def scripted_server(address: str = "127.0.0.1:0") -> AsyncIterator[ScriptedServer]:
+    """Serves a script on a free port."""
+    script = ScriptedServer()
+    server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
+    server.add_generic_rpc_handlers((_handlers(script),))
+    script.address = f"127.0.0.1:{server.add_insecure_port(address)}"
+    await server.start()
+    try:
+        yield script
+    finally:
+        await server.stop(None)
+
+
+class ManualTime:
+    """A monotonic clock in seconds that moves only when a test says so."""
+
+    def __init__(self) -> None:
+        self._now = 1_000.0
+        self._order = itertools.count()
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._sleeping = asyncio.Condition()
+
+    def clock(self) -> float:
+        """Returns the time, in seconds."""
+        return self._now
+
+    async def sleep(self, seconds: float) -> None:
+        """Returns once the clock has moved so far."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._now + seconds, next(self._order), future))
+        async with self._sleeping:
+            self._sleeping.notify_all()
+        await future
+
+    async def sleeper(self) -> float:
+        """Waits until somebody sleeps; returns for how long yet, in seconds."""
+        async with self._sleeping:
+            await self._sleeping.wait_for(self._due)
+        return self._sleepers[0][0] - self._now
+
+    def advance(self, seconds: float) -> None:
+        """Moves the clock and wakes who is due."""
+        self._now += seconds
+        while self._sleepers and self._sleepers[0][0] <= self._now:
+            future = heapq.heappop(self._sleepers)[2]
+            if not future.done():
+                future.set_result(None)
+
+    def _due(self) -> bool:
+        while self._sleepers and self._sleepers[0][2].done():
+            heapq.heappop(self._sleepers)
+        return bool(self._sleepers)
+
+
+@asynccontextmanager
+async def manual_transport(script: ScriptedServer, time: ManualTime) -> AsyncIterator[Transport]:
+    """A transport on a script, its clock and sleep in the test's hand, as ``tester#1``."""
+    async with grpc.aio.insecure_channel(script.address, options=CHANNEL_OPTIONS) as channel:
+        transport = Transport(channel, script.address, 5.0, QUICK, time.clock, time.sleep)
+        transport.actor.CopyFrom(pb.Actor(agent_id="tester", incarnation=1))
+        yield transport
+
+
+def live_record(key: str, data: bytes, *, dot: int = 7, actor: str = "other#1", version: int = 0) -> pb.Record:
+    """Returns a record with one JSON value."""
+    value = pb.LiveValue(dot=dot, actor=actor, value=pb.Value(data=data, encoding=pb.ENCODING_JSON))
+    value.write_time.FromSeconds(1_800_000_000)
+    return pb.Record(key=key, version=version or dot, context=pb.CausalContext(prefix=version or dot), values=[value])
+
+
+def got(key: str, data: bytes, *, dot: int = 7) -> ms.GetResponse:
+    """Returns the answer to a read of a live key."""
+    return ms.GetResponse(record=live_record(key, data, dot=dot), head=dot)
+
+
+def put_applied(revision: int, *, replayed: bool = False) -> ms.PutResponse:
+    """Returns the answer to an applied put."""
+    applied = pb.Applied(
+        revision=revision, version=revision, context=pb.CausalContext(prefix=revision), replayed=replayed
+    )
+    return ms.PutResponse(applied=applied, head=revision)
+
+
+def put_refused(reason: Reason, current: pb.Record) -> ms.PutResponse:
+    """Returns the answer to a refused put."""
+    unseen = [pb.DotInfo(dot=v.dot, actor=v.actor, write_time=v.write_time) for v in current.values]
+    refused = pb.NotApplied(
+        reason=reason.value, message="scripted", current=current, unseen=unseen, as_of=current.version
+    )
+    return ms.PutResponse(not_applied=refused, head=current.version)
