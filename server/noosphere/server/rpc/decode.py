@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import uuid
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -31,6 +33,7 @@ from noosphere.consistency.limits import (
     ATTRIBUTE_NAME_BYTES_MAX,
     ATTRIBUTE_VALUE_BYTES_MAX,
     ATTRIBUTES_MAX,
+    JSON_DEPTH_MAX,
     SEQUENCE_MAX,
     TTL_MS_MAX,
 )
@@ -54,10 +57,16 @@ def incarnation(actor: types_pb2.Actor, field: str = "actor") -> Incarnation:
     Raises:
         Refusal: INVALID_FIELD or VALUE_TOO_LARGE.
     """
-    check_agent_id(actor.agent_id, f"{field}.agent_id")
-    if not 0 < actor.incarnation <= REVISION_MAX:
-        raise invalid(f"{field}.incarnation", f"{actor.incarnation} is not a number that OpenAgent returned")
-    return Incarnation(actor.agent_id, actor.incarnation)
+    return _incarnation(actor.agent_id, actor.incarnation, field)
+
+
+# The same few agents send every call.
+@lru_cache(maxsize=4096)
+def _incarnation(agent_id: str, number: int, field: str) -> Incarnation:
+    check_agent_id(agent_id, f"{field}.agent_id")
+    if not 0 < number <= REVISION_MAX:
+        raise invalid(f"{field}.incarnation", f"{number} is not a number that OpenAgent returned")
+    return Incarnation(agent_id, number)
 
 
 def call(message: types_pb2.CallContext) -> Call:
@@ -159,12 +168,17 @@ def value(field: str, message: types_pb2.Value) -> tuple[bytes, Encoding]:
         raise invalid(f"{field}.encoding", f"{message.encoding} is not JSON (1) or BYTES (2)")
     data = message.data
     if encoding is Encoding.JSON:
-        try:
-            msgspec.json.decode(data)
-        except msgspec.DecodeError:
-            # Slower, but it is the rule that merges and other backends use, and it says where the fault is.
-            merge.parse_json(f"{field}.data", data)
+        _check_json(f"{field}.data", data)
     return data, encoding
+
+
+def _check_json(field: str, data: bytes) -> None:
+    # msgspec accepts the same texts in a tenth of the time, except that it lets them nest deeper.
+    if data.count(b"[") + data.count(b"{") <= JSON_DEPTH_MAX:
+        with contextlib.suppress(msgspec.DecodeError):
+            msgspec.json.decode(data)
+            return
+    merge.parse_json(field, data)
 
 
 def put(message: pb.PutOperation) -> PutOp:

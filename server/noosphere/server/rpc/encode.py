@@ -13,6 +13,7 @@ from noosphere.consistency import (
     NamePattern,
     NamespacePolicy,
     Scalar,
+    Sibling,
     VersionClock,
     merge,
 )
@@ -70,32 +71,51 @@ def claim(value: Claim) -> types_pb2.Claim:
 def record(view: RecordView, *, keys_only: bool = False) -> types_pb2.Record:
     """Returns a record as of its view."""
     stored, now_ms = view.record, view.now_ms
-    message = types_pb2.Record(key=view.key, context=context(view.context))
     if stored is None:
-        return message
+        return types_pb2.Record(key=view.key, context=types_pb2.CausalContext(prefix=view.head))
     live = stored.live(now_ms)
-    message.clock.CopyFrom(clock(stored.clock))
-    message.change_count = stored.change_count
     if not live:
-        return message
-    message.version = stored.stored
-    message.merge_type = stored.merge_type.value  # type: ignore[assignment] # the numbers are the same
-    message.create_time.CopyFrom(timestamp(stored.created_ms))
-    for sibling in live:
-        shown = message.values.add(dot=sibling.dot, actor=sibling.actor, write_time=timestamp(sibling.time_ms))
-        if sibling.expires_at_ms != NEVER_MS:
-            shown.expire_time.CopyFrom(timestamp(sibling.expires_at_ms))
-        if not keys_only and sibling.data is not None:
-            data = sibling.data
-            if stored.merge_type is not MergeType.NONE:
-                data = merge.render(stored.merge_type, data)
-            shown.value.data = data
-            shown.value.encoding = sibling.encoding.value  # type: ignore[assignment] # the numbers are the same
+        return types_pb2.Record(
+            key=view.key,
+            context=types_pb2.CausalContext(prefix=view.head),
+            clock=clock(stored.clock),
+            change_count=stored.change_count,
+        )
+    # One constructor call: setting the fields one by one takes twice as long, and every read pays it.
+    message = types_pb2.Record(
+        key=view.key,
+        version=stored.stored,
+        context=types_pb2.CausalContext(prefix=stored.stored),
+        values=[_live_value(sibling, stored.merge_type, keys_only) for sibling in live],
+        clock=clock(stored.clock),
+        merge_type=stored.merge_type.value,  # type: ignore[arg-type] # the numbers are the same
+        create_time=timestamp(stored.created_ms),
+        change_count=stored.change_count,
+    )
     for name, value in stored.attributes:
         message.attributes[name].CopyFrom(scalar(value))
     if stored.claim is not None:
         message.claim.CopyFrom(claim(stored.claim))
     return message
+
+
+def _live_value(sibling: Sibling, merge_type: MergeType, keys_only: bool) -> types_pb2.LiveValue:
+    expire_time = None if sibling.expires_at_ms == NEVER_MS else timestamp(sibling.expires_at_ms)
+    data = sibling.data
+    if keys_only or data is None:
+        shown = None
+    else:
+        shown = types_pb2.Value(
+            data=data if merge_type is MergeType.NONE else merge.render(merge_type, data),
+            encoding=sibling.encoding.value,  # type: ignore[arg-type] # the numbers are the same
+        )
+    return types_pb2.LiveValue(
+        dot=sibling.dot,
+        actor=sibling.actor,
+        write_time=timestamp(sibling.time_ms),
+        expire_time=expire_time,
+        value=shown,
+    )
 
 
 def dots(values: Iterable[Dot]) -> list[types_pb2.DotInfo]:

@@ -29,6 +29,7 @@ from .calls import Context, streaming, unary
 from .times import duration, duration_ms, timestamp
 
 API_VERSION = "noosphere.v1"
+_CONSISTENCIES = frozenset(types_pb2.ReadConsistency.values())
 _NOT_APPLIED = frozenset(
     {
         Reason.VERSION_MISMATCH,
@@ -284,7 +285,7 @@ def _claimed(reply: ClaimReply) -> types_pb2.Record | None:
 
 def _check_consistency(number: int) -> None:
     # One process serves every read from its own synced state, so all three levels get the same answer.
-    if number not in types_pb2.ReadConsistency.values():
+    if number not in _CONSISTENCIES:
         raise invalid("consistency", f"{number} is not a consistency level")
 
 
