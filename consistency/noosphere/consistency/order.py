@@ -30,8 +30,9 @@ def check_presented(revisions: Iterable[int], state: NamespaceState) -> None:
     """Checks revisions that a caller presents: contexts, expected versions, fences, watch starts.
 
     Raises:
-        Refusal: ACKED_WRITES_LOST, or FUTURE_REVISION for one that was never issued.
+        Refusal: ACKED_WRITES_LOST if any was lost, else FUTURE_REVISION if any was never issued.
     """
+    future: int | None = None
     for revision in revisions:
         if (lost := find_lost(revision, state.cuts)) is not None:
             raise Refusal(
@@ -40,12 +41,14 @@ def check_presented(revisions: Iterable[int], state: NamespaceState) -> None:
                 f"through {lost.through} did not survive",
                 LostInfo(lost.after, lost.through),
             )
-        if revision > state.head:
-            raise Refusal(
-                Reason.FUTURE_REVISION,
-                f"revision {revision} of {state.namespace!r} was never issued; the head is {state.head}",
-                LogRangeInfo(revision, 0),
-            )
+        if revision > state.head and future is None:
+            future = revision
+    if future is not None:
+        raise Refusal(
+            Reason.FUTURE_REVISION,
+            f"revision {future} of {state.namespace!r} was never issued; the head is {state.head}",
+            LogRangeInfo(future, 0),
+        )
 
 
 def admit(
