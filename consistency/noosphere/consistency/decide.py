@@ -15,7 +15,7 @@ from . import merge as merging
 from .clock import VersionClock
 from .context import CausalContext
 from .errors import ConflictInfo, Dot, Reason, Refusal, invalid, too_large
-from .limits import SIBLINGS_MAX
+from .limits import MERGED_REPLY_BYTES_MAX, SIBLINGS_MAX
 from .merge import MergeType
 from .policy import ConflictPolicy
 from .record import Encoding, Record, Scalar, Sibling
@@ -111,7 +111,9 @@ class Decision:
         concurrent_delete: an unseen delete was undone by this value (SIBLINGS).
         base: the context that was sent, for the acknowledgement.
         sole: whether the writer now knows everything that is live.
-        live: whether the record has a live value afterwards.
+        live: whether the commit's dot is a live value all of which the writer knows: neither a delete
+            nor a merge whose result it is not shown.
+        merged: a merge's result as readers see it, if it is small enough for the reply.
         trimmed: entries ever dropped from a log.
         raise_floor_context: contexts below this can no longer judge the key (reaping only).
         noop: nothing has to change.
@@ -125,6 +127,7 @@ class Decision:
     base: CausalContext = _NOTHING_SEEN
     sole: bool = True
     live: bool = True
+    merged: bytes | None = None
     trimmed: int = 0
     raise_floor_context: int = 0
     noop: bool = False
@@ -142,7 +145,8 @@ def acknowledge(revision: int, sole: bool, live: bool, base: CausalContext) -> t
     """Returns version and context after a write: see :meth:`Decision.ack`."""
     if sole:
         return (revision if live else 0), CausalContext(revision)
-    # Whatever `base` covered is gone, so its extra dots are dead and need not be kept.
+    # Whatever `base` covered is gone, so its extra dots are dead and need not be kept. A dot that stands
+    # for a merge of what others wrote is not covered by having written it.
     return None, CausalContext(base.prefix, (revision,) if live else ())
 
 
@@ -173,13 +177,14 @@ def decide_put(record: Record | None, key: str, put: Put, at: Circumstances) -> 
     """Decides a put.
 
     Raises:
-        Refusal: VERSION_MISMATCH, MERGE_TYPE_MISMATCH, PRECONDITION_REQUIRED, CONTEXT_TOO_OLD, CONFLICT,
-            SIBLING_LIMIT, INVALID_FIELD (an expiry in the past).
+        Refusal: INVALID_FIELD (an expiry in the past), VERSION_MISMATCH, PRECONDITION_REQUIRED,
+            MERGE_TYPE_MISMATCH, VALUE_TOO_LARGE (of a typed record), CONTEXT_TOO_OLD, CONFLICT, SIBLING_LIMIT.
     """
+    expires_at_ms = _expiry(put, at.now_ms)
     settled = settle_expiry(record, at.now_ms)
     when = put.precondition
     version = record.stored if record is not None and settled.live else 0
-    _check_version(key, version, when)
+    _check_version(key, version, when, settled)
     data = put.data
     merge_type = record.merge_type if record is not None and settled.live else MergeType.NONE
     if merge_type is not MergeType.NONE:
@@ -187,12 +192,14 @@ def decide_put(record: Record | None, key: str, put: Put, at: Circumstances) -> 
             raise Refusal(
                 Reason.PRECONDITION_REQUIRED,
                 f"{key!r} is a {merge_type.name} record: a plain put on it needs expected_version",
-                ConflictInfo(key, version),
+                ConflictInfo(key, version, _infos(settled.live)),
             )
         if put.encoding is not Encoding.JSON:
             raise Refusal(Reason.MERGE_TYPE_MISMATCH, f"{key!r} is a {merge_type.name} record: its value is JSON")
         data = merging.state_from_value(merge_type, data)
-    expires_at_ms = _expiry(put, at.now_ms)
+        # Numbers may be longer in the form that readers see than in the one that was sent.
+        if (size := len(merging.render(merge_type, data))) > at.item_bytes_max:
+            raise too_large("value", size, at.item_bytes_max)
     verdict = _judge(record, settled, key, version, when, at)
     survivors, overwritten = verdict.survivors, verdict.overwritten
     if len(survivors) + 1 > SIBLINGS_MAX:
@@ -222,7 +229,7 @@ def decide_delete(record: Record | None, key: str, when: Precondition, at: Circu
     """
     settled = settle_expiry(record, at.now_ms)
     version = record.stored if record is not None and settled.live else 0
-    _check_version(key, version, when)
+    _check_version(key, version, when, settled)
     if not settled.live:
         return Decision(record, base=when.context or _NOTHING_SEEN, live=False, noop=True)
     assert record is not None
@@ -268,10 +275,17 @@ def decide_merge(record: Record | None, key: str, op: merging.MergeOp, at: Circu
         attributes = record.attributes
     merged = merging.apply(op, state, at.item_bytes_max)
     mine = Sibling(0, at.actor, at.now_ms, merged.state, Encoding.JSON, expires_at_ms)
+    shown = len(merged.rendered) <= MERGED_REPLY_BYTES_MAX
+    # Without having read the result, the writer must not replace it: that would lose what others merged.
+    known = shown or not settled.live
     return Decision(
         _rewritten(record, settled, (mine,), at, attributes, merge_type),
         members=not settled.live,
         events=(*_expiry_event(settled), Event(ChangeKind.MERGE, at.actor)),
+        base=(op.context if isinstance(op, merging.SetUpdate) else None) or _NOTHING_SEEN,
+        sole=known,
+        live=known,
+        merged=merged.rendered if shown else None,
         trimmed=merged.trimmed,
     )
 
@@ -287,6 +301,7 @@ def decide_expiry(record: Record, now_ms: int) -> Decision | None:
     live = bool(settled.live)
     new = replace(
         record,
+        stored=0,
         siblings=settled.siblings,
         change_count=record.change_count + 1,
         deleted_ms=0 if live else now_ms,
@@ -314,12 +329,14 @@ class _Verdict(NamedTuple):
     undone_delete: bool = False
 
 
-def _check_version(key: str, version: int, when: Precondition) -> None:
-    if when.expected_version is not None and when.expected_version != version:
+def _check_version(key: str, version: int, when: Precondition, settled: Settled) -> None:
+    expected = when.expected_version
+    if expected is not None and expected != version:
+        unseen = tuple(s for s in settled.siblings if s.dot > expected)
         raise Refusal(
             Reason.VERSION_MISMATCH,
-            f"{key!r} has version {version}, not {when.expected_version}",
-            ConflictInfo(key, version),
+            f"{key!r} has version {version}, not {expected}",
+            ConflictInfo(key, version, _infos(unseen)),
         )
 
 
@@ -389,7 +406,8 @@ def _rewritten(
     attributes: tuple[tuple[str, Scalar], ...],
     merge_type: MergeType,
 ) -> Record:
-    clock = (record.clock if record is not None else VersionClock()).written_by(at.actor)
+    # What was reaped with an earlier life of the key is no longer named, but it lies below the floor.
+    clock = (record.clock if record is not None else VersionClock(base=at.floor_context)).written_by(at.actor)
     live = any(s.data is not None for s in siblings)
     alive_before = record is not None and bool(settled.live)
     return Record(

@@ -80,9 +80,16 @@ MergeOp = CounterAdd | SetUpdate | Extreme | MapUpdate | LogAppend
 
 
 class Merged(NamedTuple):
-    """A merge type's new state, and how many log entries were ever dropped."""
+    """What a merge operation makes of a record.
+
+    Attributes:
+        state: what is stored; revision 0 in it stands for the present commit.
+        rendered: what readers see.
+        trimmed: how many entries a log ever dropped.
+    """
 
     state: bytes
+    rendered: bytes
     trimmed: int = 0
 
 
@@ -192,9 +199,6 @@ def apply(op: MergeOp, state: bytes | None, bytes_max: int) -> Merged:
         state: the record's state with real revisions, or None to start empty.
         bytes_max: limit for the rendering, in bytes.
 
-    Returns:
-        The new state; revision 0 in it stands for the present commit.
-
     Raises:
         Refusal: INVALID_FIELD (malformed operand), MERGE_TYPE_MISMATCH (operand of another kind than
             the value), VALUE_TOO_LARGE (the result does not fit).
@@ -210,13 +214,13 @@ def apply(op: MergeOp, state: bytes | None, bytes_max: int) -> Merged:
             merged = _map(op, state)
         case LogAppend():
             return _log(op, state, bytes_max)
-    size = len(render(type_of(op), merged.state))
-    if size > bytes_max:
-        raise too_large("merge", size, bytes_max)
-    return merged
+    rendered = render(type_of(op), merged)
+    if len(rendered) > bytes_max:
+        raise too_large("merge", len(rendered), bytes_max)
+    return Merged(merged, rendered)
 
 
-def _counter(op: CounterAdd, state: bytes | None) -> Merged:
+def _counter(op: CounterAdd, state: bytes | None) -> bytes:
     total = op.delta + (json.loads(state) if state is not None else 0)
     if abs(total) > COUNTER_MAX:
         raise Refusal(
@@ -224,10 +228,10 @@ def _counter(op: CounterAdd, state: bytes | None) -> Merged:
             f"merge.counter_add.delta: {op.delta} would take the counter to {total}, its limit is ±{COUNTER_MAX}",
             LimitInfo("merge.counter_add.delta", op.delta, COUNTER_MAX),
         )
-    return Merged(dump_json(total))
+    return dump_json(total)
 
 
-def _set(op: SetUpdate, state: bytes | None) -> Merged:
+def _set(op: SetUpdate, state: bytes | None) -> bytes:
     elements = {_canonical(e[0]): _Element(*e) for e in json.loads(state)} if state is not None else {}
     for text in op.remove:
         name = _canonical(parse_json("merge.set_update.remove", text))
@@ -240,53 +244,53 @@ def _set(op: SetUpdate, state: bytes | None) -> Merged:
         value = parse_json("merge.set_update.add", text)
         earlier = elements.pop(name := _canonical(value), None)
         elements[name] = _Element(value, 0, (earlier.dot or earlier.before) if earlier is not None else 0)
-    return Merged(dump_json(list(elements.values())))
+    return dump_json(list(elements.values()))
 
 
-def _extreme(op: Extreme, state: bytes | None) -> Merged:
+def _extreme(op: Extreme, state: bytes | None) -> bytes:
     field = "merge.max" if op.largest else "merge.min"
     value = parse_json(field, op.value)
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise invalid(field, "must be a JSON number or string")
     if state is None:
-        return Merged(dump_json(value))
+        return dump_json(value)
     current = json.loads(state)
     if isinstance(current, str) is not isinstance(value, str):
         raise Refusal(Reason.MERGE_TYPE_MISMATCH, f"{field}: the record holds a {_kind(current)}, not a {_kind(value)}")
     better = value > current if op.largest else value < current
-    return Merged(dump_json(value if better else current))
+    return dump_json(value if better else current)
 
 
 def _kind(value: object) -> str:
     return "string" if isinstance(value, str) else "number"
 
 
-def _map(op: MapUpdate, state: bytes | None) -> Merged:
+def _map(op: MapUpdate, state: bytes | None) -> bytes:
     fields: dict[str, Any] = json.loads(state) if state is not None else {}
     for name in op.remove:
         fields.pop(name, None)
     for name, text in op.set.items():
         fields[name] = parse_json(f"merge.map_update.set[{name!r}]", text)
-    return Merged(dump_json(fields))
+    return dump_json(fields)
 
 
 def _log(op: LogAppend, state: bytes | None, bytes_max: int) -> Merged:
     held: dict[str, Any] = json.loads(state) if state is not None else {"e": [], "t": 0}
-    entries: list[Any] = held["e"]
     fresh = [parse_json("merge.log_append.entries", text) for text in op.entries]
-    for value in fresh:
-        if (size := len(dump_json([value]))) > bytes_max:
+    entries = [dump_json(value) for value in (*held["e"], *fresh)]
+    for entry in entries[len(held["e"]) :]:
+        if (size := len(entry) + 2) > bytes_max:
             raise too_large("merge.log_append.entries", size, bytes_max)
-    entries.extend(fresh)
     keep = len(entries) if op.entries_max == 0 else min(op.entries_max, len(entries))
     size, fitting = 1, 0
-    for value in reversed(entries[len(entries) - keep :]):
-        size += len(dump_json(value)) + 1
+    for entry in reversed(entries[len(entries) - keep :]):
+        size += len(entry) + 1
         if size > bytes_max:
             break
         fitting += 1
+    rendered = b"[" + b",".join(entries[len(entries) - fitting :]) + b"]"
     trimmed = held["t"] + len(entries) - fitting
-    return Merged(dump_json({"e": entries[len(entries) - fitting :], "t": trimmed}), trimmed)
+    return Merged(b'{"e":%b,"t":%d}' % (rendered, trimmed), rendered, trimmed)
 
 
 def render(merge_type: MergeType, state: bytes) -> bytes:

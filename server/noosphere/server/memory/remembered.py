@@ -9,8 +9,6 @@ from noosphere.consistency.limits import REMEMBERED_REPLY_BYTES_MAX
 
 from .types import AppliedOp
 
-MERGED_BYTES_MAX = 128
-
 
 class OpMemory(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One operation of a remembered commit: what its acknowledgement is made from."""
@@ -31,11 +29,16 @@ def encode_reply(ops: list[OpMemory]) -> bytes:
     """Returns the remembered form of a write's reply.
 
     What does not fit is left out in an order that keeps a retry safe: first values and lists that only
-    inform, then contexts (a context that covers less refuses more, it never loses anything).
+    inform, then contexts (a context that covers less refuses more, it never loses anything). A merge whose
+    result is left out is one that the writer has not read, so it gets no version either.
     """
     data = msgspec.msgpack.encode(ops)
     if len(data) > REMEMBERED_REPLY_BYTES_MAX:
-        data = msgspec.msgpack.encode([OpMemory(op.sole, op.live, op.prefix, op.concurrent_delete) for op in ops])
+        ops = [
+            OpMemory(op.sole and op.merged is None, op.live and op.merged is None, op.prefix, op.concurrent_delete)
+            for op in ops
+        ]
+        data = msgspec.msgpack.encode(ops)
     if len(data) > REMEMBERED_REPLY_BYTES_MAX:
         # Two bits an operation: 64 operations always fit.
         data = b"".join(bytes((op.sole | op.live << 1,)) for op in ops)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from noosphere.consistency import (
+    CausalContext,
     Circumstances,
     Decision,
-    MergeType,
     NamespacePolicy,
     PartFailure,
     Reason,
@@ -26,7 +26,6 @@ from noosphere.consistency import (
     decide_put,
     exhausted,
     fingerprint,
-    merge,
     seen_by_reader,
 )
 from noosphere.consistency.errors import ConflictInfo
@@ -47,7 +46,7 @@ from .admission import (
 from .codec import decode_entry
 from .core import Core
 from .expiry import key_check, mutation
-from .remembered import MERGED_BYTES_MAX, OpMemory, decode_reply, encode_reply
+from .remembered import OpMemory, decode_reply, encode_reply
 from .types import AppliedOp, Call, Compare, DeleteOp, MergeOperation, PutOp, WriteOp, WriteReply
 
 ATTEMPTS_MAX = 64
@@ -274,24 +273,13 @@ def _decide_op(record: Record | None, op: WriteOp, at: Circumstances) -> Decisio
             return decide_merge(record, key, operation, at)
 
 
-def _merged(decision: Decision) -> bytes | None:
-    """Returns the value after a merge as readers see it, if it is small."""
-    record = decision.record
-    if record is None or record.merge_type is MergeType.NONE or not decision.live:
-        return None
-    state = record.siblings[-1].data
-    if state is None or len(state) > 16 * MERGED_BYTES_MAX:
-        return None
-    rendered = merge.render(record.merge_type, state)
-    return rendered if len(rendered) <= MERGED_BYTES_MAX else None
-
-
 def _applied(decision: Decision, revision: int) -> AppliedOp:
     if decision.noop:
-        return AppliedOp(0, decision.base)
+        # The commit has checked that the key has no live value: the same as reading that at its revision.
+        return AppliedOp(0, CausalContext(revision))
     version, context = decision.ack(revision)
     return AppliedOp(
-        version, context, decision.overwritten, decision.concurrent_delete, _merged(decision), decision.trimmed
+        version, context, decision.overwritten, decision.concurrent_delete, decision.merged, decision.trimmed
     )
 
 
@@ -302,6 +290,6 @@ def _memory(decision: Decision) -> OpMemory:
         decision.base.prefix,
         decision.concurrent_delete,
         tuple(dot.dot for dot in decision.overwritten),
-        _merged(decision),
+        decision.merged,
         decision.trimmed,
     )
