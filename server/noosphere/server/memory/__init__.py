@@ -55,7 +55,7 @@ class Memory:
             core=core,
             reads=Reads(core),
             writes=Writes(core),
-            tasks=Tasks(core, signals),
+            tasks=Tasks(core, signals, clock),
             watches=Watches(core, signals, clock),
             agents=Agents(core, agent_lease_ms),
             namespaces=Namespaces(core),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from weakref import WeakValueDictionary
 
 from ..ports.store import HeadMoved
 
@@ -11,12 +12,12 @@ from ..ports.store import HeadMoved
 class HeadSignals:
     """Turns the store's stream of heads into futures by namespace.
 
-    A future is shared by everybody who waits for the same namespace and dropped when it fires, so memory
-    is bounded by the namespaces that are being waited for.
+    A future is shared by everybody who waits for the same namespace and lives as long as they hold it, so
+    memory is bounded by the namespaces that are being waited for.
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[bytes, asyncio.Future[None]] = {}
+        self._waiting: WeakValueDictionary[bytes, asyncio.Future[None]] = WeakValueDictionary()
         self.draining = False
         """Whether the process is shutting down, so that nobody should wait any longer."""
 

@@ -31,8 +31,9 @@ from noosphere.consistency import (
     too_large,
 )
 from noosphere.consistency.errors import ConflictInfo
-from noosphere.consistency.limits import CLAIM_WAIT_MS_MAX, LEASE_MS_MAX, LEASE_MS_MIN
+from noosphere.consistency.limits import CLAIM_WAIT_MS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, REMEMBERED_REPLY_BYTES_MAX
 
+from ..ports.runtime import Clock
 from ..ports.store import Commit, Committed, NamespaceRef, ReadResult, Replayed, RequestRecord, StoredEntry
 from .admission import admit_write, after_failure, carry_out, fences_of, refuse, require_writer
 from .codec import decode_entry, decode_record
@@ -42,6 +43,9 @@ from .signals import HeadSignals
 from .types import Call, ClaimReply, RecordView
 
 ATTEMPTS_MAX = 64
+LOOK_AGAIN_MS = 5_000
+"""A waiting claimer looks at least so often, which also keeps its agent's lease alive."""
+
 _SCAN_STEP = 128
 
 
@@ -57,9 +61,10 @@ class _Found(NamedTuple):
 class Tasks:
     """Claims on the records of task boards."""
 
-    def __init__(self, core: Core, signals: HeadSignals) -> None:
+    def __init__(self, core: Core, signals: HeadSignals, clock: Clock) -> None:
         self._core = core
         self._signals = signals
+        self._clock = clock
 
     async def claim_next(
         self,
@@ -105,7 +110,7 @@ class Tasks:
                     return ClaimReply(None, found.read.view.head, False)
                 if found.next_lapse_ms is not None:
                     left_ms = min(left_ms, max(1, found.next_lapse_ms - store.now_ms()))
-                await _wait(moved, left_ms)
+                await self._clock.wait(moved, min(left_ms, LOOK_AGAIN_MS) / 1000)
                 continue
             key, now_ms = found.entry.key, found.read.view.now_ms
             decision = decide_claim(found.record, call.actor, now_ms, lease_ms)
@@ -114,6 +119,8 @@ class Tasks:
             )
             if isinstance(reply, ClaimReply):
                 return reply
+            if isinstance(reply, Remembered):
+                return await self._replay_claim(ref, collection, reply)
             ref = reply
             lost_races += 1
             if lost_races >= ATTEMPTS_MAX:
@@ -183,7 +190,7 @@ class Tasks:
         except Refusal as refusal:
             await refuse(core, ref, refusal, read.view.head)
         if replay is not None:
-            return await self._replay(ref, replay)
+            return await self._replay_claim(ref, collection, replay)
         cursor: str | None = None
         next_lapse_ms: int | None = None
         while True:
@@ -241,7 +248,7 @@ class Tasks:
                     (lambda: too_large("result", size, limit) if size > limit else None,),  # noqa: B023 # called at once
                 )
                 if replay is not None:
-                    return await self._replay(ref, replay)
+                    return await self._replay(ref, key)
                 record = decode_entry(read.entries[0])
                 decision = decide(record, read.view.now_ms)
             except Refusal as refusal:
@@ -252,6 +259,8 @@ class Tasks:
             reply = await self._carry_out(call, ref, namespace, key, entry, record, decision, read, meaning)
             if isinstance(reply, ClaimReply):
                 return reply
+            if isinstance(reply, Remembered):
+                return await self._replay(ref, key)
             ref = reply
         contention = Refusal(
             Reason.CONTENTION, f"{key!r} changed under each of {ATTEMPTS_MAX} attempts", ConflictInfo(key, 0)
@@ -269,7 +278,7 @@ class Tasks:
         decision: Decision,
         read: ReadResult,
         meaning: bytes,
-    ) -> ClaimReply | NamespaceRef:
+    ) -> ClaimReply | Remembered | NamespaceRef:
         core = self._core
         rules = core.rules(namespace)
         now_ms = read.view.now_ms
@@ -282,7 +291,7 @@ class Tasks:
                 config_version=rules.config_version,
                 checks=(key_check(key, entry, now_ms),),
                 mutations=(mutation(key, decision, rules.policy.tombstone_retention_ms),),
-                request=None if call.request is None else RequestRecord(call.request, meaning, key.encode()[:256]),
+                request=None if call.request is None else RequestRecord(call.request, meaning, _remember(key)),
                 fences=fences_of(call, namespace),
                 not_after_ms=record.next_expiry_ms if record.next_expiry_ms > now_ms else None,
             ),
@@ -292,25 +301,45 @@ class Tasks:
             view = RecordView(key, decision.record.at(result.revision), result.now_ms, result.revision)
             return ClaimReply(view, result.revision, False)
         if isinstance(result, Replayed):
-            return await self._replay(ref, result.remembered)
+            return result.remembered
         try:
             return await after_failure(core, ref, result, call)
         except Refusal as refusal:
             await refuse(core, ref, refusal, read.view.head)
 
-    async def _replay(self, ref: NamespaceRef, remembered: Remembered) -> ClaimReply:
+    async def _replay(self, ref: NamespaceRef, key: str) -> ClaimReply:
         """Answers a retry with the record as it is now; its claim says whether the caller still holds it."""
         await self._core.store.settle(ref)
-        key = remembered.reply.decode(errors="ignore")
         read = await self._core.store.read(ref, (key,))
         view = RecordView(key, decode_entry(read.entries[0]), read.view.now_ms, read.view.head)
         return ClaimReply(view, read.view.head, True)
+
+    async def _replay_claim(self, ref: NamespaceRef, collection: str, remembered: Remembered) -> ClaimReply:
+        """Answers the retry of a claim; without a record if its task can no longer be told, and so is not held."""
+        if remembered.reply:
+            return await self._replay(ref, remembered.reply.decode())
+        # The key was too long to be remembered, but its claim's fence is the revision that is.
+        await self._core.store.settle(ref)
+        cursor: str | None = None
+        while True:
+            page = await self._core.store.scan(ref, collection, after=cursor, limit=_SCAN_STEP)
+            for entry in page.entries:
+                cursor = entry.key
+                record = decode_record(entry.data, entry.revision)
+                if record.claim is not None and record.claim.fence == remembered.revision:
+                    view = RecordView(entry.key, record, page.view.now_ms, page.view.head)
+                    return ClaimReply(view, page.view.head, True)
+            if not page.more:
+                return ClaimReply(None, page.view.head, True)
+            await asyncio.sleep(0)
+
+
+def _remember(key: str) -> bytes:
+    """Returns what is remembered of a claim: its key, or nothing if that is too long."""
+    data = key.encode()
+    return data if len(data) <= REMEMBERED_REPLY_BYTES_MAX else b""
 
 
 def _check_lease(lease_ms: int) -> None:
     if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
         raise invalid("lease", f"{lease_ms} ms is not between {LEASE_MS_MIN} and {LEASE_MS_MAX} ms")
-
-
-async def _wait(moved: asyncio.Future[None], left_ms: int) -> None:
-    await asyncio.wait((moved,), timeout=left_ms / 1000)

@@ -6,7 +6,6 @@ reaches back to it, it is told so. Decoded batches are shared between the watche
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from typing import NamedTuple
@@ -201,7 +200,7 @@ class Watches:
                 yield WatchMessage(Bookmark(False), ResumePoint(ref.storage_id, cursor), result.head)
                 told, told_ms = cursor, self._clock.monotonic_ms()
                 continue
-            await asyncio.wait((moved,), timeout=(due_ms - idle_ms) / 1000)
+            await self._clock.wait(moved, (due_ms - idle_ms) / 1000)
 
     def _view(self, ref: NamespaceRef, batch: LoggedBatch, collection: str) -> BatchView:
         name = (ref.storage_id, batch.revision)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Clock(Protocol):
@@ -27,6 +27,10 @@ class Clock(Protocol):
         """Suspends the caller."""
         ...
 
+    async def wait(self, future: asyncio.Future[Any], seconds: float) -> None:
+        """Suspends the caller until ``future`` is done, at most for some time; never cancels the future."""
+        ...
+
 
 class SystemClock:
     """The machine's clock."""
@@ -42,6 +46,10 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         """Suspends the caller."""
         await asyncio.sleep(seconds)
+
+    async def wait(self, future: asyncio.Future[Any], seconds: float) -> None:
+        """Suspends the caller until ``future`` is done, at most for some time; never cancels the future."""
+        await asyncio.wait((future,), timeout=seconds)
 
 
 def system_random() -> random.Random:
