@@ -94,6 +94,10 @@ class ScriptedServer:
         assert method in _SERVICE.methods_by_name
         self._steps[method].extend(steps)
 
+    def forget(self, method: str) -> None:
+        """Drops the steps of a method that were not played."""
+        self._steps[method].clear()
+
     def script_watch(self, *streams: Sequence[Message | Fault | Silence]) -> None:
         """Appends streams; each is a sequence of messages that may end in a fault or in silence."""
         self._steps["Watch"].extend(streams)
@@ -149,26 +153,20 @@ async def _abort(context: Any, fault: Fault) -> None:
 
 
 def _handlers(script: ScriptedServer) -> grpc.GenericRpcHandler:
-    handlers = {}
+    handlers: dict[str, Any] = {}
     for method in _SERVICE.methods:
-        codec = {
-            "request_deserializer": GetMessageClass(method.input_type).FromString,
-            "response_serializer": GetMessageClass(method.output_type).SerializeToString,
-        }
+        read: Callable[[bytes], Any] = GetMessageClass(method.input_type).FromString
+        write: Callable[[Any], bytes] = GetMessageClass(method.output_type).SerializeToString
         if method.server_streaming:
-            handlers[method.name] = grpc.unary_stream_rpc_method_handler(script.stream, **codec)
+            handlers[method.name] = grpc.unary_stream_rpc_method_handler(script.stream, read, write)
         else:
-
-            def unary(request: Any, context: Any, name: str = method.name) -> Any:
-                return script.unary(name, request, context)
-
-            handlers[method.name] = grpc.unary_unary_rpc_method_handler(_awaited(unary), **codec)
+            handlers[method.name] = grpc.unary_unary_rpc_method_handler(_unary(script, method.name), read, write)
     return grpc.method_handlers_generic_handler(_SERVICE.full_name, handlers)
 
 
-def _awaited(function: Callable[..., Any]) -> Callable[..., Any]:
+def _unary(script: ScriptedServer, method: str) -> Callable[..., Any]:
     async def handler(request: Any, context: Any) -> Any:
-        return await function(request, context)
+        return await script.unary(method, request, context)
 
     return handler
 

@@ -95,7 +95,7 @@ class Conflict(NoosphereError, Generic[T]):
     @property
     def allowed(self) -> tuple[Action, ...]:
         """What the caller may do, the most sensible first."""
-        if self.theirs is None:
+        if self.theirs is None or self.operation == "compare":
             return (Action.READ_AGAIN, Action.KEEP_THEIRS)
         if self.operation == "delete":
             return (Action.KEEP_THEIRS, Action.DELETE)

@@ -5,7 +5,8 @@ byte: byte-level and byte-fallback vocabularies (all of today's) have an entry f
 So everything that comes from users (keys, actors, values) is counted at one token per byte, which no
 text in any script exceeds. The paragraph's own fixed words would waste the limit if counted so. They
 are plain, common English words, of which these tokenizers make at most one token each with its blank;
-they are counted at one token per word and one per punctuation mark, plus a reserve of one in four.
+they are counted at one token per word and one per punctuation mark, plus a reserve of one in four
+(held against cl100k, o200k and the Qwen vocabulary, which need about a quarter less than that).
 
 Values are data, not instructions: they stand between back quotes, which cannot occur inside (they are
 escaped, as are control, format and bidirectional characters), and end with a marker when cut.

@@ -59,5 +59,10 @@ class RetryPolicy:
         """
         if attempts >= self.attempts_max:
             return None
-        delay = self.backoff(attempts) if server_delay is None else server_delay
-        return delay if delay < remaining else None
+        if server_delay is not None:
+            return server_delay if server_delay < remaining else None
+        delay = self.backoff(attempts)
+        if delay >= remaining:
+            # A last attempt rather than none, unless that would be no wait to speak of.
+            delay = remaining / 2
+        return delay if delay >= self.first_delay / 2 else None

@@ -170,7 +170,7 @@ class Transport:
         attempts = 0
         doubt = False
         while True:
-            self.check_open(request_id)
+            self.check_open(request_id, doubt=doubt)
             sent = self.clock()
             attempts += 1
             try:
@@ -180,7 +180,8 @@ class Transport:
             except asyncio.CancelledError:
                 self.reraise_cancelled(request_id)
             except grpc.aio.UsageError as error:
-                raise ClientClosed("the channel is closed", request_id=request_id) from error
+                outcome: Outcome = "unknown" if doubt and request_id is not None else "not_applied"
+                raise ClientClosed("the channel is closed", request_id=request_id, outcome=outcome) from error
             else:
                 if sent > self.renewed_at:
                     self.renewed_at = sent
@@ -194,14 +195,19 @@ class Transport:
             LOG.debug("attempt %d of %s failed: %s: %s", attempts, request_id, failure.code, failure.message)
             await self.sleep(delay)
 
-    def check_open(self, request_id: str | None = None) -> None:
+    def check_open(self, request_id: str | None = None, *, doubt: bool = False) -> None:
         """Checks that the client is open.
+
+        Args:
+            request_id: the call's id, for the error.
+            doubt: whether an earlier attempt of a mutating call may have been executed.
 
         Raises:
             ClientClosed: it is not.
         """
         if self.closed:
-            raise ClientClosed("the client is closed", request_id=request_id)
+            outcome: Outcome = "unknown" if doubt and request_id is not None else "not_applied"
+            raise ClientClosed("the client is closed", request_id=request_id, outcome=outcome)
 
     def reraise_cancelled(self, request_id: str | None = None) -> NoReturn:
         """Re-raises a cancellation; one that closing the channel caused becomes ClientClosed.

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
 
 from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
 
@@ -120,6 +120,10 @@ def _adapted(model: Any) -> Codec[Any]:
     return _Adapted(model)
 
 
+@overload
+def codec_for(model: None) -> Codec[Any]: ...
+@overload
+def codec_for(model: Model[T] | None) -> Codec[T]: ...
 def codec_for(model: Model[T] | None) -> Codec[T]:
     """Returns the codec for a model; None stands for any JSON value (and bytes as bytes)."""
     if model is None or cast("Any", model) is Any:

@@ -1,0 +1,120 @@
+"""The one public face of the client, pinned: a name that comes or goes is a decision."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import noosphere.client as client
+
+ALL = [
+    "Aborted",
+    "AckedWritesLost",
+    "Action",
+    "AgentActive",
+    "Applied",
+    "Board",
+    "CausalContext",
+    "ChangeEvent",
+    "Claim",
+    "ClaimLost",
+    "ClaimState",
+    "Client",
+    "ClientClosed",
+    "Compacted",
+    "Compare",
+    "Conflict",
+    "ConflictPolicy",
+    "Contention",
+    "ContextTooOld",
+    "CrossNamespace",
+    "DeadlineExceeded",
+    "Delete",
+    "Dot",
+    "Encoding",
+    "FailedPart",
+    "FailedPrecondition",
+    "FutureRevision",
+    "HistoryEntry",
+    "Increment",
+    "InvalidArgument",
+    "InvalidPageToken",
+    "KeepMax",
+    "KeepMin",
+    "Key",
+    "LimitExceeded",
+    "LogAppend",
+    "MapUpdate",
+    "MergeResult",
+    "MergeType",
+    "MergeTypeMismatch",
+    "Namespace",
+    "NamespaceDeleted",
+    "NamespacePolicy",
+    "NamespaceState",
+    "NoosphereError",
+    "NotFound",
+    "Order",
+    "OutOfRange",
+    "Outcome",
+    "PermissionDenied",
+    "PreconditionRequired",
+    "Put",
+    "Record",
+    "RequestIdReused",
+    "RetryPolicy",
+    "Scalar",
+    "ServerError",
+    "ServerInfo",
+    "SetUpdate",
+    "SiblingLimit",
+    "SlowConsumer",
+    "StaleFence",
+    "StaleIncarnation",
+    "TransactResult",
+    "TransactionFailed",
+    "Unavailable",
+    "Unimplemented",
+    "UnresolvedSiblings",
+    "ValueAbsent",
+    "ValueMismatch",
+    "ValueTooLarge",
+    "VersionClock",
+    "VersionMismatch",
+    "Watch",
+    "WatchBatch",
+    "Written",
+    "connect",
+    "new_request_id",
+]
+
+
+def test_the_public_names_are_these() -> None:
+    assert client.__all__ == ALL
+    assert sorted(ALL) == ALL
+    assert not [name for name in ALL if not hasattr(client, name)]
+
+
+def test_every_other_module_is_private() -> None:
+    folder = Path(client.__file__).parent
+    assert not [path.name for path in folder.glob("*.py") if not path.name.startswith("_")]
+
+
+def test_everything_public_is_documented() -> None:
+    folder = Path(client.__file__).parent
+    for path in sorted(folder.glob("*.py")):
+        module = ast.parse(path.read_text())
+        assert ast.get_docstring(module), path.name
+
+
+def test_the_client_loads_nothing_of_the_server() -> None:
+    """An agent that installs plain `noosphere` has grpcio, protobuf, googleapis-common-protos and pydantic."""
+    program = (
+        "import sys, noosphere.client\n"
+        "print(*sorted(n for n in sys.modules if n.split('.')[0] in {'grpc_status', 'uvloop', 'structlog', 'typer', "
+        "'msgspec', 'sqlite3'} or n.startswith('noosphere.server')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
