@@ -23,6 +23,7 @@ from .history import (
     value_id,
 )
 from .reader import HistoryError, read_history
+from .recorder import Recorder
 from .report import run_check
 from .verdict import Figures, Kind, Status, Verdict, Violation
 from .writer import HistoryWriter, collect_history, new_header, write_history
@@ -39,6 +40,7 @@ __all__ = [
     "Kind",
     "Op",
     "Outcome",
+    "Recorder",
     "Reply",
     "Result",
     "Seen",
