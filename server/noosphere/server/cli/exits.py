@@ -7,6 +7,9 @@ import sys
 from enum import IntEnum
 from typing import Any
 
+from .output import one_line
+from .shapes import ErrorShape
+
 
 class ExitCode(IntEnum):
     """What a command's exit code means; part of the interface for programs."""
@@ -40,9 +43,9 @@ class CliError(Exception):
 
     Attributes:
         code: the exit code.
-        message: what to print, normally one line.
+        message: what to print, one line.
         reason: a constant for programs, e.g. an ``ErrorInfo.reason`` or ``USAGE``.
-        details: further fields of the error for programs.
+        details: fields of the error for programs that differ from these or from null.
     """
 
     def __init__(self, code: ExitCode, message: str, reason: str, details: dict[str, Any] | None = None) -> None:
@@ -65,8 +68,15 @@ def report(error: CliError, *, as_json: bool) -> ExitCode:
         The exit code.
     """
     if as_json:
-        document = {"reason": error.reason, "message": error.message, "exit_code": int(error.code), **error.details}
+        document: ErrorShape = {
+            "reason": error.reason,
+            "message": error.details.get("message", error.message),
+            "exit_code": int(error.code),
+            "outcome": error.details.get("outcome"),
+            "request_id": error.details.get("request_id"),
+            "conflict": error.details.get("conflict"),
+        }
         print(json.dumps({"error": document}, ensure_ascii=False), file=sys.stderr)
     else:
-        print(f"noosphere: error: {error.message}", file=sys.stderr)
+        print(f"noosphere: error: {one_line(error.message)}", file=sys.stderr)
     return error.code

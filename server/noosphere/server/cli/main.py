@@ -7,6 +7,7 @@ One module holds one group of commands; each imports what it needs when it is ca
 from __future__ import annotations
 
 import itertools
+import os
 import traceback
 from collections.abc import Sequence
 
@@ -54,6 +55,8 @@ def run(arguments: Sequence[str]) -> int:
         The exit code, see :class:`ExitCode`.
     """
     command = get_command(app)
+    # gRPC's core writes lines of its own to stderr, about what our errors say already.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Decided here because a command line that cannot be parsed has to be answered in the right form, too.
     as_json = "--json" in itertools.takewhile(lambda argument: argument != "--", arguments)
     try:

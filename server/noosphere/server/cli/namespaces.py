@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -194,6 +195,8 @@ def delete(
     What was asked about on the terminal is what gets deleted: a write that came in between refuses it.
     """
     options = common(ctx, server, as_json, agent, timeout)
+    if not yes and not sys.stdin.isatty():
+        raise usage("ns delete asks before it deletes; where there is no terminal to ask on, give --yes")
 
     async def write() -> DeletedShape:
         from .admin_api import AdminApi
@@ -203,7 +206,8 @@ def delete(
             head = expected_head
             if not yes:
                 info = await api.namespace(namespace)
-                _confirm(f"Delete {namespace} with {info['record_count']} records?")
+                # Asked on stderr: stdout is for the command's answer.
+                typer.confirm(f"Delete {namespace} with {info['record_count']} records?", abort=True, err=True)
                 head = int(info["head"]) if head is None else head
             return await api.delete(namespace, head)
 
@@ -212,14 +216,6 @@ def delete(
         print_json(gone)
     else:
         print_line(f"{gone['namespace']} deleted with {gone['record_count']} records; its head {gone['head']} is kept")
-
-
-def _confirm(question: str) -> None:
-    try:
-        # Asked on stderr: stdout is for the answer of the command.
-        typer.confirm(question, abort=True, err=True)
-    except EOFError:
-        raise typer.Abort from None
 
 
 def _rules(policy: str | None, overrides: list[str], item_bytes_max: int | None) -> NamespacePolicy | None:

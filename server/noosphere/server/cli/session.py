@@ -52,14 +52,19 @@ def _to_cli_error(error: NoosphereError) -> CliError:
     from noosphere.client import Conflict, DeadlineExceeded, Unavailable
 
     code = ExitCode.UNREACHABLE if isinstance(error, (Unavailable, DeadlineExceeded)) else ExitCode.REFUSED
-    details: dict[str, Any] = {"outcome": error.outcome, "request_id": error.request_id or None, "conflict": None}
-    message = str(error)
+    details: dict[str, Any] = {
+        "message": error.message,
+        "outcome": error.outcome,
+        "request_id": error.request_id or None,
+        "conflict": None,
+    }
     # A namespace can be in another state than expected, too; only a record has something to explain.
-    if isinstance(error, Conflict) and error.key:
-        details["conflict"] = _conflict_data(error)
-        explanation = error.explain(max_tokens=_EXPLANATION_TOKENS_MAX)
-        message = f"{error.reason}: {explanation} (--expected-version replaces what you saw, --blind whatever is there)"
-    return CliError(code, message, error.reason, details)
+    if not isinstance(error, Conflict) or not error.key:
+        return CliError(code, str(error), error.reason, details)
+    explanation = error.explain(max_tokens=_EXPLANATION_TOKENS_MAX)
+    details |= {"message": explanation, "conflict": _conflict_data(error)}
+    advice = "--expected-version replaces what you saw, --blind whatever is there"
+    return CliError(code, f"{error.reason}: {explanation} ({advice})", error.reason, details)
 
 
 def _conflict_data(conflict: Conflict[Any]) -> ConflictShape:

@@ -1,0 +1,461 @@
+"""The command line as people and programs use it: real processes against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import uuid
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.cli import SECONDS_MAX, Cli, holds
+from tests.support.process import NOOSPHERE, ServerProcess
+
+from noosphere.client import connect
+from noosphere.server.cli import shapes
+
+
+@pytest.fixture
+def cli(binary: ServerProcess) -> Cli:
+    return Cli(binary.address)
+
+
+@pytest.fixture
+def space() -> str:
+    return f"shared/cli-{uuid.uuid4().hex[:12]}"
+
+
+def test_a_record_lives_through_put_get_and_delete(cli: Cli, space: str) -> None:
+    written = cli.ok(
+        "--json", "put", space, "plan/next", '{"steps": ["draft"]}', "--attr", "kind=plan", "--attr", "n=3"
+    )
+    holds(shapes.WriteShape, written.json)
+    version = written.json["version"]
+
+    shown, for_people = cli.run_all(["get", space, "plan/next", "--json"], ["get", space, "plan/next"])
+    holds(shapes.RecordShape, shown.json)
+    assert shown.json["version"] == version == shown.json["values"][0]["dot"]
+    assert shown.json["values"][0]["value"] == {"steps": ["draft"]}
+    assert shown.json["values"][0]["actor"].startswith("cli/")
+    assert shown.json["attributes"] == {"kind": "plan", "n": 3}
+    assert f"version     {version}" in for_people.lines
+    assert 'value       {"steps":["draft"]}' in for_people.lines
+
+    replaced = cli.ok("put", space, "plan/next", "2", "--expected-version", version, "--json").json
+    assert replaced["version"] != version
+    assert replaced["overwritten"] == []
+    gone = cli.ok("delete", space, "plan/next", "--expected-version", replaced["version"])
+    assert gone.text.startswith("deleted at revision ")
+    absent, again = cli.run_all(["get", space, "plan/next"], ["delete", space, "plan/next"])
+    assert absent.code == 1
+    assert absent.error == f"'plan/next' in {space} has no value"
+    assert (again.code, again.text) == (0, f"'plan/next' in {space} had no value, nothing to do\n")
+
+
+def test_values_come_as_json_text_bytes_stdin_or_file(cli: Cli, space: str, tmp_path: Path) -> None:
+    blob = bytes(range(256))
+    file = tmp_path / "blob"
+    file.write_bytes(blob)
+    ends = cli.run_all(
+        ["put", space, "json", "-5", "--json"],
+        ["put", space, "negative", "--", "-5"],
+        ["put", space, "text", "hello", "--text"],
+        ["put", space, "file", f"@{file}", "--bytes"],
+        ["put", space, "hello", "hello"],
+        ["put", space, "both", "1", "--text", "--bytes"],
+        ["put", space, "latin", f"@{file}", "--text"],
+    )
+    assert [end.code for end in ends] == [2, 0, 0, 0, 2, 2, 2]
+    assert ends[0].json_error["reason"] == "USAGE"
+    assert ends[4].error.startswith("VALUE: is not JSON")
+    assert ends[5].error == "--text and --bytes exclude each other"
+    assert ends[6].error.startswith("VALUE: is not UTF-8")
+    cli.ok("put", space, "stdin", "-", "--bytes", stdin=blob)
+
+    keys = ("negative", "text", "file", "stdin")
+    raws = cli.run_all(*(["get", space, key, "--raw"] for key in keys))
+    assert [raw.out for raw in raws] == [b"-5", b'"hello"', blob, blob]
+    shown = cli.ok("get", space, "file", "--json").json["values"][0]
+    assert shown["encoding"] == "bytes"
+    assert shown["value"].startswith("AAECAwQ")
+
+
+def test_a_value_lives_as_long_as_it_is_told_to(cli: Cli, space: str) -> None:
+    cli.ok("put", space, "k", "1", "--ttl", "1h30m")
+    value = cli.ok("get", space, "k", "--json").json["values"][0]
+    span = datetime.fromisoformat(value["expire_time"]) - datetime.fromisoformat(value["write_time"])
+    assert span == timedelta(hours=1, minutes=30)
+    assert cli.run("put", space, "k2", "1", "--ttl", "soon").error.startswith("--ttl: 'soon' is not a duration")
+
+
+def test_nobody_overwrites_by_accident(cli: Cli, space: str) -> None:
+    cli.ok("put", space, "k", '"theirs"')
+    refused, for_programs = cli.run_all(["put", space, "k", '"mine"'], ["put", space, "k", '"mine"', "--json"])
+    assert refused.code == 1
+    assert refused.error.startswith("PRECONDITION_REQUIRED: Your write to `k` failed: it has a value that you have not")
+    assert '`"theirs"`' in refused.error
+    assert "--blind" in refused.error
+
+    error = for_programs.json_error
+    holds(shapes.ErrorShape, error)
+    assert (error["reason"], error["outcome"]) == ("PRECONDITION_REQUIRED", "not_applied")
+    assert error["conflict"]["theirs"]["values"][0]["value"] == "theirs"
+    assert len(error["conflict"]["unseen"]) == 1
+
+    theirs = error["conflict"]["theirs"]["version"]
+    forced = cli.ok("put", space, "k", '"mine"', "--blind", "--json").json
+    holds(shapes.WriteShape, forced)
+    assert [dot["dot"] for dot in forced["overwritten"]] == [theirs]
+    stale = cli.run("put", space, "k", "1", "--expected-version", theirs)
+    assert (stale.code, stale.error.split(":")[0]) == (1, "VERSION_MISMATCH")
+
+
+async def test_siblings_are_shown_side_by_side(cli: Cli, space: str) -> None:
+    await asyncio.to_thread(cli.ok, "ns", "create", space, "--policy", "siblings")
+    async with connect(cli.server) as one, connect(cli.server) as two:
+        await one.namespace(space).key("k").put("first")
+        mine, yours = await one.namespace(space).key("k").read(), await two.namespace(space).key("k").read()
+        await mine.replace("mine")
+        await yours.replace("yours")
+        shown, as_json, raw = await asyncio.to_thread(
+            cli.run_all, ["get", space, "k"], ["get", space, "k", "--json"], ["get", space, "k", "--raw"]
+        )
+        assert [line.split()[-1] for line in shown.lines if line.startswith("value")] == ['"mine"', '"yours"']
+        holds(shapes.RecordShape, as_json.json)
+        assert [value["actor"] for value in as_json.json["values"]] == [one.actor, two.actor]
+    assert (raw.code, raw.error.split(":")[0]) == (1, "UNRESOLVED_SIBLINGS")
+
+
+def test_the_log_is_shown_oldest_first_and_limited_to_the_newest(cli: Cli, space: str) -> None:
+    for number in range(3):
+        cli.ok("put", space, f"k{number}", str(number))
+    cli.ok("delete", space, "k0", "--blind")
+    whole, newest, one_key, table = cli.run_all(
+        ["history", space, "--json"],
+        ["history", space, "--limit", "2", "--json"],
+        ["history", space, "k0", "--json"],
+        ["history", space],
+    )
+    for entry in whole.json_lines:
+        holds(shapes.HistoryShape, entry)
+    assert [(c["kind"], c["key"]) for entry in whole.json_lines for c in entry["changes"]] == [
+        ("put", "k0"),
+        ("put", "k1"),
+        ("put", "k2"),
+        ("delete", "k0"),
+    ]
+    assert newest.json_lines == whole.json_lines[2:]
+    assert [entry["revision"] for entry in one_key.json_lines] == [
+        whole.json_lines[0]["revision"],
+        whole.json_lines[3]["revision"],
+    ]
+    assert table.lines[0].split() == ["REVISION", "TIME", "CHANGE", "KEY", "BY", "VALUE"]
+    assert len(table.lines) == 6
+    assert table.lines[5] == f"the log holds every change after revision {whole.json_lines[0]['floor']}"
+
+
+class _Follower:
+    """A running `noosphere watch`."""
+
+    def __init__(self, cli: Cli, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [str(NOOSPHERE), "watch", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=cli.environment(),
+            start_new_session=True,
+        )
+
+    def line(self) -> str:
+        """Waits for the next line."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().decode().rstrip("\n")
+
+    def document(self, kind: str) -> Any:
+        """Waits for the next document of a kind."""
+        while True:
+            found = json.loads(self.line())
+            holds(shapes.WatchShape, found)
+            if found["kind"] == kind:
+                return found
+
+    def interrupt(self, number: signal.Signals = signal.SIGINT) -> tuple[int, bytes]:
+        """Sends a signal; returns exit code and stderr."""
+        self.process.send_signal(number)
+        _, err = self.process.communicate(timeout=SECONDS_MAX)
+        return self.process.returncode, err
+
+
+def test_a_watch_delivers_resumes_and_ends_cleanly(cli: Cli, space: str) -> None:
+    cli.ok("put", space, "plan/a", "1")
+    follower = _Follower(cli, space, "plan/", "--snapshot", "--json")
+    snapshot = follower.document("snapshot")
+    assert [change["key"] for change in snapshot["changes"]] == ["plan/a"]
+    cli.run_all(["put", space, "other", "0"], ["put", space, "plan/b", "2"])
+    first = follower.document("changes")
+    assert [(c["kind"], c["key"], c["record"]["values"][0]["value"]) for c in first["changes"]] == [
+        ("put", "plan/b", 2)
+    ]
+    assert follower.interrupt() == (0, b"")
+
+    cli.ok("put", space, "plan/c", "3")
+    resumed = _Follower(cli, space, "plan/", "--resume", first["resume"], "--json")
+    assert [change["key"] for change in resumed.document("changes")["changes"]] == ["plan/c"]
+    assert resumed.interrupt(signal.SIGTERM) == (0, b"")
+
+    after = _Follower(cli, space, "--after", snapshot["revision"])
+    seen = {after.line().split("  ")[2] for _ in range(3)}
+    assert seen == {"other", "plan/b", "plan/c"}
+    assert after.interrupt() == (0, b"")
+
+
+def test_a_watch_that_cannot_begin_says_why(cli: Cli, space: str) -> None:
+    ends = cli.run_all(
+        ["watch", space, "--after", "1", "--snapshot"],
+        ["watch", space, "--resume", "?"],
+        ["watch", space, "--after", str(1 << 50)],
+        ["watch", space, "plan"],
+    )
+    assert [end.code for end in ends] == [2, 2, 1, 1]
+    assert ends[0].error == "--resume, --after and --snapshot exclude each other"
+    assert ends[1].error.startswith("--resume: '?' is not a `resume`")
+    assert ends[2].error.startswith("FUTURE_REVISION: ")
+    assert ends[3].error.startswith("INVALID_FIELD: ")
+
+
+def test_a_reader_that_leaves_early_is_no_error(cli: Cli, space: str) -> None:
+    for number in range(3):
+        cli.ok("put", space, f"k{number}", str(number))
+    follower = _Follower(cli, space, "--snapshot", "--json")
+    follower.document("snapshot")
+    assert follower.process.stdout is not None
+    follower.process.stdout.close()
+    cli.ok("put", space, "k3", "3")
+    assert follower.process.stderr is not None
+    assert follower.process.wait(SECONDS_MAX) == 0
+    assert follower.process.stderr.read() == b""
+    follower.process.stderr.close()
+
+
+def test_namespaces_are_created_listed_shown_and_deleted(cli: Cli, space: str) -> None:
+    created = cli.ok(
+        *("ns", "create", space, "--policy", "last-writer-wins", "--item-bytes-max", "2048"),
+        *("--prefix-policy", "notes/=siblings", "--prefix-policy", "a=b/=reject", "--json"),
+    ).json
+    holds(shapes.CreatedShape, created)
+    assert created["created"] is True
+    assert created["policy"]["conflict_policy"] == "last-writer-wins"
+    assert created["policy"]["prefix_policies"] == {"notes/": "siblings", "a=b/": "reject"}
+    assert created["policy"]["item_bytes_max"] == 2048
+    cli.run_all(["put", space, "todo/a", "1"], ["put", space, "todo/b", "2"], ["put", space, "plan", "3"])
+
+    listed, table, shown, again, tree, tree_json = cli.run_all(
+        ["ns", "list", space, "--json"],
+        ["ns", "list", space],
+        ["ns", "show", space, "--json"],
+        ["ns", "create", space],
+        ["ns", "tree", space],
+        ["ns", "tree", space, "todo/", "--json"],
+    )
+    holds(shapes.NamespaceShape, listed.json)
+    holds(shapes.NamespaceShape, shown.json)
+    assert shown.json == listed.json
+    assert shown.json["record_count"] == 3
+    assert table.lines[1].split()[:3] == [space, "last-writer-wins", "3"]
+    assert again.lines[0] == f"{space} was live already, generation 1"
+    assert again.lines[1].split() == ["policy", "last-writer-wins"]
+    assert tree.lines == [f"{space}  3 records", "  todo/  2", "    a", "    b", "  plan"]
+    holds(shapes.TreeShape, tree_json.json)
+    assert tree_json.json["keys"] == ["todo/a", "todo/b"]
+
+    head = shown.json["head"]
+    refused = cli.run("ns", "delete", space, "--yes", "--expected-head", "1")
+    assert (refused.code, refused.error) == (
+        1,
+        f"VERSION_MISMATCH: namespace {space!r} has head {head}, not 1",
+    )
+    gone = cli.ok("ns", "delete", space, "--yes", "--expected-head", head, "--json").json
+    holds(shapes.DeletedShape, gone)
+    assert gone == {"namespace": space, "head": head, "record_count": 3}
+
+    ends = cli.run_all(
+        ["get", space, "plan"],
+        ["ns", "list", space, "--json"],
+        ["ns", "list", space, "--deleted", "--json"],
+        ["ns", "delete", space, "--yes"],
+        ["ns", "show", space + "-never"],
+    )
+    assert [end.code for end in ends] == [1, 0, 0, 1, 1]
+    assert ends[0].error.startswith("NAMESPACE_DELETED: ")
+    assert ends[1].text == ""
+    assert ends[2].json["deleted"] is True
+    assert ends[3].error.startswith("NAMESPACE_DELETED: ")
+    assert ends[4].error.startswith("NAMESPACE_NOT_FOUND: ")
+    reopened = cli.ok("ns", "create", space, "--json").json
+    assert (reopened["created"], reopened["generation"]) == (True, 2)
+
+
+def _on_terminal(cli: Cli, answer: bytes, *arguments: str) -> tuple[int, str]:
+    """Runs a command on a terminal, answers its question, and returns its exit code and what was shown."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(NOOSPHERE, [str(NOOSPHERE), *arguments], cli.environment({"TERM": "xterm"}))
+    shown = b""
+    answered = False
+    while select.select([terminal], [], [], SECONDS_MAX)[0]:
+        try:
+            chunk = os.read(terminal, 4096)
+        except OSError:
+            # How Linux says that the other side has gone.
+            break
+        if not chunk:
+            break
+        shown += chunk
+        if not answered and b"[y/N]" in shown:
+            os.write(terminal, answer)
+            answered = True
+    os.close(terminal)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status), shown.decode()
+
+
+def test_deleting_a_namespace_asks_first(cli: Cli, space: str) -> None:
+    cli.ok("put", space, "k", "1")
+    unasked = cli.run("ns", "delete", space)
+    assert (unasked.code, unasked.error.split(":")[0]) == (2, "ns delete asks before it deletes; where there is no "
+                                                              "terminal to ask on, give --yes")  # fmt: skip
+    code, shown = _on_terminal(cli, b"n\n", "ns", "delete", space)
+    assert code == 130
+    assert f"Delete {space} with 1 records?" in shown
+    assert "aborted, nothing was done" in shown
+    cli.ok("get", space, "k")
+    code, shown = _on_terminal(cli, b"y\n", "ns", "delete", space)
+    assert code == 0
+    assert "deleted with 1 records" in shown
+
+
+def test_tables_are_drawn_on_a_terminal_only(cli: Cli, space: str) -> None:
+    cli.ok("put", space, "k", "1")
+    _, shown = _on_terminal(cli, b"", "ns", "list", space)
+    plain = cli.ok("ns", "list", space).text
+    assert "\x1b[" in shown
+    assert "─" in shown
+    assert space in shown
+    assert "\x1b" not in plain
+    assert "─" not in plain
+
+
+def test_the_engine_tells_how_it_is(cli: Cli, space: str) -> None:
+    cli.ok("put", space, "k", "1")
+    cli.run("put", space, "k", "2")
+    stats, epochs, stats_table, epochs_table, version = cli.run_all(
+        ["stats", "--json"], ["epochs", "--json"], ["stats"], ["epochs"], ["version", "--json"]
+    )
+    holds(shapes.StatsShape, stats.json)
+    assert stats.json["commit_count"] >= 1
+    assert stats.json["refusals"]["PRECONDITION_REQUIRED"] >= 1
+    for epoch in epochs.json_lines:
+        holds(shapes.EpochShape, epoch)
+    assert epochs.json_lines[0]["epoch"] == 1
+    assert stats.json["epoch"] == epochs.json_lines[-1]["epoch"]
+    assert any(line.startswith("refused PRECONDITION_REQUIRED ") for line in stats_table.lines)
+    assert epochs_table.lines[0].split() == ["EPOCH", "BEGAN", "WHY", "RECOVERED"]
+    holds(shapes.VersionShape, version.json)
+
+
+async def test_claims_show_who_works_on_what(cli: Cli, space: str) -> None:
+    async with connect(cli.server) as worker:
+        board = worker.namespace(space).board("todo/")
+        await board.add({"n": 1}, key="first")
+        await board.add({"n": 2}, key="second")
+        async with board.claim(lease=60) as claim:
+            assert claim is not None
+            table, lines, other, shown = await asyncio.to_thread(
+                cli.run_all,
+                ["claims", space],
+                ["claims", space, "todo/", "--json"],
+                ["claims", space, "other/"],
+                ["get", space, "todo/first"],
+            )
+        holds(shapes.TaskShape, lines.json)
+        assert lines.json["key"] == "todo/first"
+        assert lines.json["holder"] == worker.actor
+        assert lines.json["attempts"] == 1
+        assert table.lines[0].split() == ["KEY", "HOLDER", "LEASE", "ENDS", "ATTEMPTS", "FENCE"]
+        assert table.lines[1].split()[:2] == ["todo/first", worker.actor]
+        assert other.text == "no task is claimed\n"
+        assert any(line.startswith(f"claim       held by {worker.actor} until ") for line in shown.lines)
+
+
+def test_private_namespaces_are_open_to_operators_and_their_agent_only(cli: Cli) -> None:
+    agent = f"planner-{uuid.uuid4().hex[:8]}"
+    name = f"agents/{agent}"
+    cli.ok("put", name, "draft", "1", "--agent", agent)
+    as_operator, as_owner, as_other = cli.run_all(
+        ["get", name, "draft", "--raw"],
+        ["--agent", agent, "get", name, "draft", "--raw"],
+        ["get", name, "draft", "--agent", "somebody-else"],
+    )
+    assert (as_operator.out, as_owner.out) == (b"1", b"1")
+    assert (as_other.code, as_other.error.split(":")[0]) == (1, "PERMISSION_DENIED")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        (["--nope"], 2, "no such option: --nope (see `noosphere --help`)"),
+        (["bogus"], 2, "no such command 'bogus' (see `noosphere --help`)"),
+        (["get", "shared/x"], 2, "missing argument 'key' (see `noosphere get --help`)"),
+        (["put", "shared/x", "k", "1", "--ttl"], 2, "option '--ttl' requires an argument"),
+        (["ns"], 2, "missing command (see `noosphere ns --help`)"),
+        (["ns", "create", "shared/x", "--policy", "best"], 2, "invalid value for '--policy': "),
+        (
+            ["ns", "create", "shared/x", "--prefix-policy", "notes/"],
+            2,
+            "--prefix-policy: 'notes/' is not PREFIX=POLICY",
+        ),
+        (["ns", "create", "shared/x", "--prefix-policy", "a/=b"], 2, "--prefix-policy: 'b' is not one of reject, "),
+        (["get", "bogus", "k"], 1, "INVALID_FIELD: namespace: 'bogus' is not agents/…, "),
+        (["get", "shared/x", "a//b"], 1, "INVALID_FIELD: key: 'a//b' has an empty segment"),
+        (["put", "shared/x", "k", '"' + "x" * 2000 + '"'], 1, "VALUE_TOO_LARGE: "),
+        (
+            ["--server", "127.0.0.1:1", "--timeout", "0.3", "stats"],
+            4,
+            "UNAVAILABLE: cannot reach 127.0.0.1:1 within 0.3 s",
+        ),
+    ],
+)
+def test_what_goes_wrong_is_one_clear_line(cli: Cli, arguments: list[str], code: int, line: str) -> None:
+    done = cli.run(*arguments)
+    assert done.code == code
+    assert done.error.startswith(line)
+
+
+def test_a_line_stays_a_line_whatever_the_key(cli: Cli, space: str) -> None:
+    done = cli.run("get", space, "a\x1b[2J\nb")
+    assert done.code == 1
+    assert done.error.isprintable()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_can_complete(cli: Cli, shell: str, tmp_path: Path) -> None:
+    # Makes typer take the shell from the argument instead of from the process that started it.
+    given = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1", "HOME": str(tmp_path)}
+    shown = cli.run("--show-completion", shell, environment=given)
+    assert (shown.code, "noosphere" in shown.text) == (0, True)
+    installed = cli.run("--install-completion", shell, environment=given)
+    assert installed.code == 0
+    assert any("noosphere" in path.read_text() for path in tmp_path.rglob("*") if path.is_file())
+    words = {"_NOOSPHERE_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": "noosphere ns ", "COMP_CWORD": "2"}
+    words |= {"COMP_WORDS": "noosphere ns ", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    completed = cli.run(environment=words)
+    assert completed.code == 0
+    for name in ("list", "create", "show", "tree", "delete"):
+        assert name in completed.text
