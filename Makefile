@@ -6,7 +6,7 @@ STAMP := $(VENV)/.noosphere-setup
 PYTEST_ARGS ?=
 SERVE_ARGS ?=
 DEMO_ARGS ?=
-BENCH_ARGS ?=
+BENCH_ARGS ?= --write docs/benchmarks.md
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo test check proto proto-baseline cli-reference bench lock clean
@@ -56,7 +56,7 @@ proto-baseline: setup ## Accept the present contract as what later ones must not
 cli-reference: setup ## Generate docs/cli.md from the CLI
 	$(BIN)/python scripts/gen_cli_reference.py
 
-bench: setup ## Measure, and write docs/benchmarks.md
+bench: setup ## Measure, and write docs/benchmarks.md (BENCH_ARGS=--quick: only to bench-out)
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
 # weaviate-client, an extra to come, needs grpcio < 1.80 and protobuf < 7; one lock has to serve every extra.

@@ -1,0 +1,129 @@
+"""Rows against the floor: unary Get and Put at the stub's level and through our client."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from .children import START_SECONDS_MAX, BenchError, Child, start_floor, start_profiled, start_server
+from .profiling import Profile, window_profiles
+from .rows import Bench, Goal, Row
+from .stats import ratios, spread
+
+OURS, FLOOR = "noosphere", "floor"
+
+
+class _Kind(NamedTuple):
+    work: str
+    what: str
+    goal: Goal | None
+
+
+KINDS = {
+    "get_floor": _Kind("get", "Get", Goal(0.80, at_least=True)),
+    "put_floor": _Kind("put", "Put, acknowledged on disk", Goal(0.60, at_least=True)),
+    "client_get_floor": _Kind("client_get", "Get through `noosphere.client`", None),
+    "client_put_floor": _Kind("client_put", "Put through `noosphere.client`", None),
+}
+
+
+async def measure(bench: Bench, names: Sequence[str]) -> list[Row]:
+    """Measures the rows named, in alternating pairs of samples."""
+    load, callers = bench.load, bench.plan.callers
+    async with await start_server(bench.work / "floor-rows", bench.logs) as ours:
+        await load.ask("attach", target=OURS, address=ours.address, callers=callers)
+        replies = (await load.ask("record", target=OURS))["replies"]
+        file = bench.work / "replies.json"
+        file.write_text(json.dumps(replies))
+        async with await start_floor(file, bench.logs) as floor:
+            await load.ask("attach", target=FLOOR, address=floor.address, callers=callers, canned=replies)
+            rows = [await _measure(bench, name, {OURS: ours, FLOOR: floor}) for name in names]
+            await load.ask("detach", target=FLOOR)
+            await load.ask("detach", target=OURS)
+            await floor.stop()
+            await ours.stop()
+    return rows
+
+
+async def _measure(bench: Bench, name: str, servers: dict[str, Child]) -> Row:
+    plan, kind = bench.plan, KINDS[name]
+    client = kind.work.startswith("client_")
+    pairs = plan.client_pairs if client else plan.pairs
+    calls = plan.get_calls if kind.work.endswith("get") else plan.put_calls
+    for target in servers:
+        await bench.load.ask("run", target=target, work=kind.work, calls=plan.warm_calls, callers=plan.callers)
+    samples: dict[str, list[dict[str, Any]]] = {OURS: [], FLOOR: []}
+    for pair in range(pairs):
+        # Whoever comes second finds another machine than whoever comes first, so they take turns.
+        for target in (OURS, FLOOR) if pair % 2 == 0 else (FLOOR, OURS):
+            samples[target].append(await _sample(bench, kind.work, calls, target, servers[target]))
+    await bench.load.ask("verify", target=OURS)
+    return _row(name, kind, samples)
+
+
+async def _sample(bench: Bench, work: str, calls: int, target: str, server: Child) -> dict[str, Any]:
+    ours, writes = target == OURS, work.endswith("put")
+    before = await bench.load.ask("stats", target=target) if ours else {}
+    cpu = server.cpu_seconds()
+    sample = await bench.load.ask("run", target=target, work=work, calls=calls, callers=bench.plan.callers)
+    sample["server_cpu_s"] = server.cpu_seconds() - cpu
+    sample["syncs"] = 0
+    if ours:
+        after = await bench.load.ask("stats", target=target)
+        sample["syncs"] = after["syncs"] - before["syncs"]
+        commits = after["commits"] - before["commits"]
+        if writes and (commits != sample["calls"] or not 0 < sample["syncs"] <= commits):
+            raise BenchError(f"{sample['calls']} Puts made {commits} commits and {sample['syncs']} syncs")
+        if after["durability"] != "fsync":
+            raise BenchError(f"the server's durability is {after['durability']}, so its Puts are not on disk")
+    return sample
+
+
+def _row(name: str, kind: _Kind, samples: dict[str, list[dict[str, Any]]]) -> Row:
+    def rate(sample: dict[str, Any]) -> float:
+        return float(sample["calls"] / sample["seconds"])
+
+    def median(target: str, figure: Callable[[dict[str, Any]], float]) -> float:
+        return spread([figure(sample) for sample in samples[target]]).median
+
+    def total(target: str, figure: str) -> float:
+        return float(sum(sample[figure] for sample in samples[target]))
+
+    def each_us(target: str, figure: str) -> float:
+        return total(target, figure) / total(target, "calls") * 1e6
+
+    figures: dict[str, float] = {"calls": samples[OURS][0]["calls"]}
+    for target, prefix in ((OURS, "ours"), (FLOOR, "floor")):
+        # CPU is counted in ticks of 10 ms: too coarse for one sample, exact enough for all of them.
+        figures |= {
+            f"{prefix}_rate": median(target, rate),
+            f"{prefix}_cpu_us": each_us(target, "server_cpu_s"),
+            f"{prefix}_busy": total(target, "server_cpu_s") / total(target, "seconds"),
+            f"{prefix}_p50_ms": median(target, lambda sample: float(sample["p50_ms"])),
+            f"{prefix}_p99_ms": median(target, lambda sample: float(sample["p99_ms"])),
+            f"{prefix}_generator_us": each_us(target, "generator_cpu_s"),
+        }
+    figures["syncs"] = total(OURS, "syncs")
+    figures["calls_total"] = total(OURS, "calls")
+    value = ratios([rate(sample) for sample in samples[OURS]], [rate(sample) for sample in samples[FLOOR]])
+    return Row(name, kind.what, value, kind.goal, figures, samples)
+
+
+async def profile(bench: Bench, name: str) -> list[Profile]:
+    """Profiles our server's side of a row, at the stub's level."""
+    plan, kind = bench.plan, KINDS[name]
+    work = kind.work.removeprefix("client_")
+    async with await start_profiled(bench.work / f"profile-{work}", bench.logs, "window") as server:
+        await bench.load.ask("attach", target="profiled", address=server.address, callers=plan.callers)
+        await bench.load.ask("run", target="profiled", work=work, calls=plan.warm_calls, callers=plan.callers)
+        server.signal(signal.SIGUSR1)
+        sample = await bench.load.ask(
+            "run", target="profiled", work=work, calls=plan.profile_calls, callers=plan.callers
+        )
+        server.signal(signal.SIGUSR2)
+        recorded = json.loads(await server.line(START_SECONDS_MAX))
+        await bench.load.ask("detach", target="profiled")
+        await server.stop()
+    return window_profiles(f"Server during {kind.what}", recorded, sample["calls"])

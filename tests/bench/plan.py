@@ -1,0 +1,114 @@
+"""How much is measured: every count of a run in one place, so that the report can state them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+VALUE_BYTES = 256
+"""Size of every value, as the goals for restart and memory say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The counts of one run.
+
+    Attributes:
+        name: ``full``, ``quick`` or ``smoke``.
+        callers: concurrent callers of the rows that are compared with the floor.
+        pairs: pairs of samples, ours and the floor's, at the stub's level.
+        get_calls: Gets of one caller in one sample.
+        put_calls: Puts of one caller in one sample.
+        client_pairs: pairs of samples through ``noosphere.client``.
+        warm_calls: calls of one caller before the first pair, not measured.
+        records_small: records of the small store that the large one is compared with.
+        records_large: records of the large store.
+        engine_pairs: pairs of batches of the rows without gRPC.
+        engine_gets: Gets in a batch.
+        engine_puts: Puts, and afterwards watch events, in a batch.
+        engine_callers: concurrent Puts of a batch; a divisor of ``records_small``, so that groups are full.
+        scan_pairs: pairs of samples of Put latency, idle and beside a scan.
+        scan_puts: Puts in each of them.
+        restarts: restarts of each kind.
+        profile_calls: calls of one caller under the profiler.
+    """
+
+    name: str
+    callers: int
+    pairs: int
+    get_calls: int
+    put_calls: int
+    client_pairs: int
+    warm_calls: int
+    records_small: int
+    records_large: int
+    engine_pairs: int
+    engine_gets: int
+    engine_puts: int
+    engine_callers: int
+    scan_pairs: int
+    scan_puts: int
+    restarts: int
+    profile_calls: int
+
+
+FULL = Plan(
+    name="full",
+    callers=16,
+    pairs=15,
+    get_calls=400,
+    put_calls=250,
+    client_pairs=9,
+    warm_calls=100,
+    records_small=100,
+    records_large=100_000,
+    engine_pairs=25,
+    engine_gets=4_000,
+    engine_puts=2_000,
+    engine_callers=50,
+    scan_pairs=5,
+    scan_puts=1_000,
+    restarts=5,
+    profile_calls=300,
+)
+
+QUICK = Plan(
+    name="quick",
+    callers=16,
+    pairs=3,
+    get_calls=60,
+    put_calls=40,
+    client_pairs=2,
+    warm_calls=20,
+    records_small=100,
+    records_large=10_000,
+    engine_pairs=3,
+    engine_gets=1_000,
+    engine_puts=300,
+    engine_callers=50,
+    scan_pairs=1,
+    scan_puts=100,
+    restarts=1,
+    profile_calls=40,
+)
+
+SMOKE = Plan(
+    name="smoke",
+    callers=4,
+    pairs=2,
+    get_calls=5,
+    put_calls=5,
+    client_pairs=1,
+    warm_calls=2,
+    records_small=10,
+    records_large=300,
+    engine_pairs=1,
+    engine_gets=20,
+    engine_puts=20,
+    engine_callers=5,
+    scan_pairs=1,
+    scan_puts=5,
+    restarts=1,
+    profile_calls=5,
+)
+
+PLANS = {plan.name: plan for plan in (FULL, QUICK, SMOKE)}

@@ -1,0 +1,218 @@
+"""The report: tables for people between two markers of a page, everything else as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .machine import Machine
+from .plan import VALUE_BYTES, Plan
+from .profiling import Profile
+from .rows import Row
+
+BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+
+Cell = Callable[[Row], str]
+
+
+class NoMarkers(Exception):
+    """The page has no place for the report."""
+
+
+class _Table(NamedTuple):
+    title: str
+    note: str
+    rows: tuple[str, ...]
+    columns: Sequence[tuple[str, Cell]]
+
+
+def _figure(name: str, form: str) -> Cell:
+    return lambda row: form.format(row.figures[name])
+
+
+def _value(form: str) -> Cell:
+    def cell(row: Row) -> str:
+        value = row.value
+        return f"**{form.format(value.median)}** ({form.format(value.low)} to {form.format(value.high)})"
+
+    return cell
+
+
+def _goal(form: str) -> Cell:
+    def cell(row: Row) -> str:
+        if row.goal is None:
+            return "none"
+        return (
+            f"{'≥' if row.goal.at_least else '≤'} {form.format(row.goal.limit)}: {'met' if row.met else '**missed**'}"
+        )
+
+    return cell
+
+
+def _pair(first: str, second: str, form: str) -> Cell:
+    return lambda row: f"{form.format(row.figures[first])} / {form.format(row.figures[second])}"
+
+
+_WHAT: tuple[str, Cell] = ("what", lambda row: row.what)
+
+_TABLES = (
+    _Table(
+        "Calls against the floor",
+        "Ours / floor. The ratio is of calls per second, over pairs of samples; CPU is of the server's process alone, "
+        "busy is its CPU time over wall time.",
+        ("get_floor", "put_floor", "client_get_floor", "client_put_floor"),
+        (
+            _WHAT,
+            ("ratio (IQR)", _value("{:.2f}")),
+            ("goal", _goal("{:.2f}")),
+            ("calls/s", _pair("ours_rate", "floor_rate", "{:,.0f}")),
+            ("server CPU µs/call", _pair("ours_cpu_us", "floor_cpu_us", "{:.0f}")),
+            ("server busy", _pair("ours_busy", "floor_busy", "{:.0%}")),
+            ("p50 ms", _pair("ours_p50_ms", "floor_p50_ms", "{:.2f}")),
+            ("p99 ms", _pair("ours_p99_ms", "floor_p99_ms", "{:.2f}")),
+            ("generator CPU µs/call", _pair("ours_generator_us", "floor_generator_us", "{:.0f}")),
+            ("pairs of calls", lambda row: f"{row.value.count} of {row.figures['calls']:,.0f}"),
+            ("fsyncs for calls", lambda row: f"{row.figures['syncs']:,.0f} / {row.figures['calls_total']:,.0f}"),
+        ),
+    ),
+    _Table(
+        "In process, without gRPC",
+        "CPU time of the whole process per operation (the writer thread included), few / many records. The mean ratio "
+        "also counts what happens in few batches only, such as full garbage collections.",
+        ("engine_get", "engine_put", "engine_watch"),
+        (
+            _WHAT,
+            ("ratio (IQR)", _value("{:.2f}")),
+            ("goal", _goal("{:.1f}")),
+            ("records", _pair("records_small", "records_large", "{:,.0f}")),
+            ("CPU µs", _pair("small_cpu_us", "large_cpu_us", "{:.1f}")),
+            ("wall µs", _pair("small_wall_us", "large_wall_us", "{:.1f}")),
+            ("mean ratio", _figure("mean_ratio", "{:.2f}")),
+            ("pairs of operations", lambda row: f"{row.value.count} of {row.figures['calls']:,.0f}"),
+        ),
+    ),
+    _Table(
+        "Restart",
+        "From the start of the process to the reply; every restart is of the same copied folder, pages in the "
+        "system's cache. The journal is what was not folded yet when the server was killed.",
+        ("restart_clean", "restart_killed"),
+        (
+            _WHAT,
+            ("seconds (IQR)", _value("{:.2f}")),
+            ("goal", _goal("{:.0f}")),
+            ("records", _figure("records", "{:,.0f}")),
+            ("until it listens, s", _figure("listening_s", "{:.2f}")),
+            ("CPU s", _figure("cpu_s", "{:.2f}")),
+            ("journal MiB", _figure("journal_mib", "{:.1f}")),
+            ("orderly shutdown, s", _figure("stop_s", "{:.2f}")),
+            ("restarts", lambda row: f"{row.value.count}"),
+        ),
+    ),
+    _Table(
+        "Memory",
+        "Resident memory of the process after a restart and the first Get, less that of a server with one record, "
+        "divided by the records.",
+        ("memory_per_record",),
+        (
+            _WHAT,
+            ("bytes (IQR)", _value("{:,.0f}")),
+            ("goal", _goal("{:,.0f}")),
+            ("after SIGKILL", _figure("killed_bytes", "{:,.0f}")),
+            ("in the process that wrote them (its log included)", _figure("populated_bytes", "{:,.0f}")),
+            ("whole process MiB", _pair("resident_mib", "empty_mib", "{:.0f}")),
+            ("records", _figure("records", "{:,.0f}")),
+        ),
+    ),
+    _Table(
+        "Put beside a scan",
+        "One caller puts, one after the other; another process lists all records, page after page of 1,000, without "
+        "a pause.",
+        ("put_beside_scan",),
+        (
+            _WHAT,
+            ("p99 ms (IQR)", _value("{:.2f}")),
+            ("p50 / p99 idle, ms", _pair("idle_p50_ms", "idle_p99_ms", "{:.2f}")),
+            ("p50 / p99 beside a scan, ms", _pair("scan_p50_ms", "scan_p99_ms", "{:.2f}")),
+            ("records listed/s", _figure("scanned_per_s", "{:,.0f}")),
+            ("passes over the records", lambda row: f"{row.figures['passes']:.1f} over {row.figures['records']:,.0f}"),
+            ("samples of Puts", lambda row: f"{row.value.count} of {row.figures['calls']:,.0f}"),
+        ),
+    ),
+)
+ROW_NAMES = tuple(name for table in _TABLES for name in table.rows)
+
+
+def markdown(machine: Machine, plan: Plan, rows: Sequence[Row], seconds: float) -> str:
+    """Returns the report."""
+    named = {row.name: row for row in rows}
+    parts = [_heading(machine, plan, seconds)]
+    for table in _TABLES:
+        if found := [named[name] for name in table.rows if name in named]:
+            parts.append(f"### {table.title}\n\n{table.note}\n\n{_table(table.columns, found)}")
+    profiles = [(row, profile) for row in rows for profile in row.profiles]
+    if profiles:
+        parts.append("### Where it goes")
+        last = ""
+        for _, profile in profiles:
+            summary = "" if profile.summary == last else f"{profile.summary}\n\n"
+            last = profile.summary
+            parts.append(f"**{profile.title}**\n\n{summary}{_profile(profile)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _heading(machine: Machine, plan: Plan, seconds: float) -> str:
+    low, median, high = machine.sync_ms
+    packages = ", ".join(f"{name} {found}" for name, found in machine.packages.items())
+    lines = [
+        ("date", machine.date),
+        ("commit", machine.commit),
+        ("command", f"`{machine.command}` (plan *{plan.name}*, {seconds:.0f} s)"),
+        ("machine", f"{machine.cpu}, {machine.cores} cores, {machine.memory_gib:.0f} GiB, Linux {machine.kernel}"),
+        ("load average before", f"{machine.load_average:.2f}"),
+        ("data folder", f"{machine.file_system}; 4 KiB + fdatasync: {median:.2f} ms ({low:.2f} to {high:.2f})"),
+        ("versions", f"{machine.python}, SQLite {machine.sqlite}, {packages}"),
+        ("load", f"{plan.callers} callers, values of {VALUE_BYTES} bytes, durability fsync, uvloop on both sides"),
+    ]
+    table = "\n".join(f"| {name} | {text} |" for name, text in lines)
+    warning = "" if plan.name == "full" else f"\n\n**Plan *{plan.name}*: shows that it works, not how fast it is.**"
+    return f"| | |\n| --- | --- |\n{table}{warning}"
+
+
+def _table(columns: Sequence[tuple[str, Cell]], rows: Iterable[Row]) -> str:
+    return _grid([name for name, _ in columns], [[cell(row) for _, cell in columns] for row in rows])
+
+
+def _profile(profile: Profile) -> str:
+    return _grid(profile.header, profile.rows)
+
+
+def _grid(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def write_page(page: Path, report: str) -> None:
+    """Puts the report between the page's markers.
+
+    Raises:
+        NoMarkers: the page does not have each of them once, in order.
+    """
+    text = page.read_text()
+    before, found, rest = text.partition(BEGIN)
+    _, ended, after = rest.partition(END)
+    if not found or not ended or BEGIN in rest or END in after:
+        raise NoMarkers(f"{page} needs the lines {BEGIN} and {END}, once each and in this order")
+    page.write_text(f"{before}{BEGIN}\n{report}{END}{after}")
+
+
+def as_json(machine: Machine, plan: Plan, rows: Sequence[Row], seconds: float) -> str:
+    """Returns everything that was measured."""
+    document: dict[str, Any] = {
+        "machine": machine.as_json(),
+        "plan": plan.name,
+        "seconds": seconds,
+        "rows": [row.as_json() for row in rows],
+    }
+    return json.dumps(document, indent=1)

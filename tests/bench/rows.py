@@ -1,0 +1,74 @@
+"""What a run finds: rows with the figure that is judged, its goal, and the figures beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .children import Child
+from .plan import Plan
+from .profiling import Profile
+from .stats import Spread
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A limit: ``value`` must be at least, or else at most, ``limit``."""
+
+    limit: float
+    at_least: bool
+
+    def met_by(self, value: float) -> bool:
+        """Tells whether a value is on the right side."""
+        return value >= self.limit if self.at_least else value <= self.limit
+
+
+@dataclass(slots=True)
+class Row:
+    """One figure of the report.
+
+    Attributes:
+        name: stable, for programs.
+        what: for people.
+        value: the judged figure.
+        goal: what it should be; None for a figure that is only told.
+        figures: what stands beside it, by column.
+        samples: everything measured, for the JSON file.
+        profiles: where the time or the memory goes.
+    """
+
+    name: str
+    what: str
+    value: Spread
+    goal: Goal | None
+    figures: Mapping[str, float]
+    samples: Any = None
+    profiles: list[Profile] = field(default_factory=list)
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the median meets the goal; None without one."""
+        return None if self.goal is None else self.goal.met_by(self.value.median)
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns everything, by name."""
+        return {**asdict(self), "met": self.met}
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What every part of a run needs.
+
+    Attributes:
+        plan: how much to measure.
+        work: an empty folder on the disk that is measured.
+        logs: where the children's standard error goes.
+        load: the process that calls servers.
+    """
+
+    plan: Plan
+    work: Path
+    logs: Path
+    load: Child

@@ -1,0 +1,61 @@
+"""One run from start to end: the folder, the children, the rows, the profiles of what missed its goal."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import engine_rows, floor_rows, server_rows
+from .children import start_worker
+from .plan import Plan
+from .rows import Bench, Row
+
+
+async def run(plan: Plan, parent: Path, names: Sequence[str], profiled: bool) -> list[Row]:
+    """Measures the rows named.
+
+    Args:
+        plan: how much to measure.
+        parent: an existing folder on the disk that is measured; the run makes its own below it.
+        names: which rows.
+        profiled: profile every row that has a goal, not only those that miss it.
+
+    Raises:
+        BenchError: something failed or answered wrongly; the log of the child concerned is in the message.
+    """
+    work = Path(tempfile.mkdtemp(prefix="run-", dir=parent))
+    try:
+        async with await start_worker("load", work) as load:
+            return await _rows(Bench(plan, work, work, load), names, profiled)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+async def _rows(bench: Bench, names: Sequence[str], profiled: bool) -> list[Row]:
+    rows: list[Row] = []
+    if found := [name for name in floor_rows.KINDS if name in names]:
+        _say(f"against the floor: {', '.join(found)}")
+        rows += await floor_rows.measure(bench, found)
+        for row in rows:
+            if row.goal is not None and (profiled or not row.met):
+                _say(f"profile of {row.name}")
+                row.profiles += await floor_rows.profile(bench, row.name)
+    engine = [name for name in engine_rows.KINDS if name in names]
+    server = [name for name in server_rows.NAMES if name in names]
+    if engine or server:
+        _say(f"writing {bench.plan.records_large:,} records")
+        folders = await server_rows.prepare(bench)
+        if server:
+            _say(f"with many records: {', '.join(server)}")
+            rows += await server_rows.measure(bench, server, folders, profiled)
+        if engine:
+            _say(f"in process: {', '.join(engine)}")
+            rows += await engine_rows.measure(bench, engine, folders.clean, profiled)
+    return rows
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
