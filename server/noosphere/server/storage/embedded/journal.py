@@ -107,7 +107,7 @@ class Journal(Protocol):
         """
         ...
 
-    def begin(self, epoch: int, time_ms: int) -> None:
+    def begin(self, epoch: int, time_ms: int, last_batch: int) -> None:
         """Records, beyond the reach of anything that may happen to the journal's tail, that it is in use."""
         ...
 
@@ -147,8 +147,8 @@ class Journal(Protocol):
         """Removes some of a namespace's records, marks and log, with ``whole`` at last its row; False when done."""
         ...
 
-    def trim(self, through: int) -> bool:
-        """Removes some batches up to number ``through``; returns whether there are more."""
+    def trim(self, through: int, time_ms: int) -> bool:
+        """Removes some batches up to number ``through``, keeps the time; returns whether there are more."""
         ...
 
     def relieve(self) -> None:

@@ -128,7 +128,7 @@ class Keeper:
                 while await self._write(partial(self._journal.purge, self._superseded[0], True)):
                     pass
                 self._superseded.popleft()
-            while await self._write(partial(self._journal.trim, through)):
+            while await self._write(partial(self._journal.trim, through, self._time.now_ms())):
                 pass
 
     async def _tick(self) -> None:

@@ -117,9 +117,9 @@ class SqliteJournal:
             batches,
         )
 
-    def begin(self, epoch: int, time_ms: int) -> None:
+    def begin(self, epoch: int, time_ms: int, last_batch: int) -> None:
         """Puts epoch and the mark of use into the database file itself, so that no torn WAL can hide them."""
-        self._state(0, epoch, time_ms, None)
+        self._state(0, epoch, time_ms, last_batch)
         self._checkpoint("TRUNCATE")
         self._db.execute(f"PRAGMA synchronous = {self._durable}")
 
@@ -240,7 +240,7 @@ class SqliteJournal:
                 db.execute("DELETE FROM namespaces WHERE storage_id = ?", (storage_id,))
         return False
 
-    def trim(self, through: int) -> bool:
+    def trim(self, through: int, time_ms: int) -> bool:
         """Removes about half a MiB of batches."""
         taken, freed = 0, 0
         for number, size in self._sizes.items():
@@ -251,6 +251,10 @@ class SqliteJournal:
             return False
         with self._unsynced() as db:
             db.execute("DELETE FROM journal WHERE batch <= ?", (taken,))
+            # Time and number of a batch must not go with it.
+            db.executemany(
+                "UPDATE store SET value = max(value, ?) WHERE name = ?", [(time_ms, "time_ms"), (taken, "last_batch")]
+            )
         while self._sizes and (first := next(iter(self._sizes))) <= taken:
             del self._sizes[first]
         self._held_bytes -= freed
@@ -286,10 +290,8 @@ class SqliteJournal:
             raise StoreFailed(f"{self._path} is closed")
         return self._writer
 
-    def _state(self, clean: int, epoch: int, time_ms: int, last_batch: int | None) -> None:
-        state = [("clean", clean), ("epoch", epoch), ("time_ms", time_ms)]
-        if last_batch is not None:
-            state.append(("last_batch", last_batch))
+    def _state(self, clean: int, epoch: int, time_ms: int, last_batch: int) -> None:
+        state = [("clean", clean), ("epoch", epoch), ("time_ms", time_ms), ("last_batch", last_batch)]
         with self._failing("write to"):
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany("INSERT OR REPLACE INTO store VALUES (?, ?)", state)

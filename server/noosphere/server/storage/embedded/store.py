@@ -152,7 +152,7 @@ class EmbeddedStore:
                 raise damaged(folder / FILE, error) from None
             epoch = await settle_epoch(coordinator, recovered, recovery)
             time = StoreTime(clock, recovery.time_ms, recovered.clean)
-            await run(writer, partial(journal.begin, epoch, time.now_ms()))
+            await run(writer, partial(journal.begin, epoch, time.now_ms(), recovered.last_batch))
         except BaseException:
             await run(writer, journal.close)
             writer.stop()
@@ -250,7 +250,11 @@ class EmbeddedStore:
                 break
             await self._pipeline.room()
         now_ms = self._time.now_ms()
-        verdict = judge(found, commit, self._epoch, now_ms)
+        try:
+            verdict = judge(found, commit, self._epoch, now_ms)
+        except Refusal:
+            await self._settle(found)
+            raise
         if verdict:
             await self._settle(found)
             return Replayed(verdict) if isinstance(verdict, Remembered) else Failed(verdict)
