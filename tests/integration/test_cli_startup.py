@@ -156,10 +156,11 @@ def test_a_data_folder_that_cannot_be_used(cli: Cli, tmp_path: Path, unusable: s
 
 
 def test_a_port_in_use(cli: Cli, data: Path) -> None:
+    before = _contents(data)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        line = _serve(cli, data, "--listen", address)
-    assert line.startswith(f"cannot listen on {address}: ")
+        assert _serve(cli, data, "--listen", address) == f"cannot listen on {address}: Address already in use"
+    assert _contents(data) == before
     _still_serves(data)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import signal
+import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,7 +15,7 @@ import structlog
 
 from noosphere.consistency.limits import AGENT_LEASE_MS
 
-from .config import Settings
+from .config import Settings, split_address
 from .logs import configure_logging
 from .memory import Memory
 from .ports.runtime import Clock, SystemClock
@@ -131,6 +133,8 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     clock = SystemClock()
+    # Found out first, so that a start in vain leaves the data folder and its epoch alone.
+    _check_port(settings.listen)
     async with open_engine(settings, clock=clock, on_fatal=fatal) as engine:
         server = RpcServer(engine.memory, clock, enable_reflection=settings.reflection)
         host, _, _ = settings.listen.rpartition(":")
@@ -147,6 +151,30 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
         # After a storage failure no call can finish any more.
         await server.stop(0 if fatal.error is not None else settings.drain_seconds)
     return EXIT_OK if fatal.error is None else EXIT_FAILED
+
+
+def _check_port(listen: str) -> None:
+    """Checks that an address can be listened on; gRPC does not tell why it cannot.
+
+    Raises:
+        StartupError: the port is in use, or the address is not this machine's.
+    """
+    host, port = split_address(listen)
+    failures: list[OSError] = []
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for family, kind, protocol, _, address in found:
+        try:
+            with socket.socket(family, kind, protocol) as probe:
+                # As gRPC does: a port that only waits for stray packets of a former server is free.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+        except OSError as error:
+            failures.append(error)
+    # `localhost` may name an IPv6 address on a machine without IPv6; one that works is enough.
+    in_use = [error for error in failures if error.errno == errno.EADDRINUSE]
+    if in_use or len(failures) == len(found):
+        reason = (in_use or failures)[0].strerror
+        raise StartupError(f"cannot listen on {listen}: {reason}")
 
 
 async def _cancel(tasks: tuple[asyncio.Task[None], ...]) -> None:
