@@ -453,9 +453,12 @@ def test_shells_can_complete(cli: Cli, shell: str, tmp_path: Path) -> None:
     installed = cli.run("--install-completion", shell, environment=given)
     assert installed.code == 0
     assert any("noosphere" in path.read_text() for path in tmp_path.rglob("*") if path.is_file())
-    words = {"_NOOSPHERE_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": "noosphere ns ", "COMP_CWORD": "2"}
-    words |= {"COMP_WORDS": "noosphere ns ", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
-    completed = cli.run(environment=words)
-    assert completed.code == 0
-    for name in ("list", "create", "show", "tree", "delete"):
-        assert name in completed.text
+    for line, at, expected in (
+        ("noosphere ns ", 2, ["list", "create", "show", "tree", "delete"]),
+        ("noosphere serve --l", 2, ["--listen", "--log-level", "--log-format"]),
+    ):
+        request = {"_NOOSPHERE_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": line, "COMP_WORDS": line}
+        request |= {"COMP_CWORD": str(at), "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+        completed = cli.run(environment=request)
+        assert completed.code == 0
+        assert [word for word in expected if word not in completed.text] == []

@@ -12,7 +12,7 @@ import typer
 
 from .common import AgentOption, JsonOption, NamespaceArgument, ServerOption, TimeoutOption, common
 from .exits import usage
-from .output import one_line, print_json, print_line, print_table
+from .output import print_json, print_line, print_table
 from .session import call, connected
 from .shapes import ChangeShape, HistoryShape, WatchShape
 from .views import dots_data, record_data, time_text, value_cell
@@ -125,7 +125,7 @@ def _print_batch(namespace: str, batch: WatchBatch[Any], *, as_json: bool) -> No
     elif batch.kind == "epoch":
         print_line(f"epoch: revisions above {batch.revision} were lost")
     for event in batch.events:
-        print_line("  ".join(map(one_line, (str(batch.revision), *_cells(event)))))
+        print_line("  ".join((str(batch.revision), *_cells(event))))
 
 
 def _cells(event: ChangeEvent[Any]) -> tuple[str, str, str, str]:

@@ -15,17 +15,18 @@ import typer
 
 def print_json(document: object) -> None:
     """Prints one JSON document on one line and flushes, so that a reader of a stream sees it at once."""
-    print_line(json.dumps(document, ensure_ascii=False))
+    with _reader():
+        print(json.dumps(document, ensure_ascii=False), flush=True)
 
 
 def print_line(text: str) -> None:
-    """Prints one line and flushes.
+    """Prints one line, with everything escaped that is not printable, and flushes.
 
     Raises:
         Exit: the reader has gone, as `head` does; nothing is wrong, but there is nothing left to do.
     """
     with _reader():
-        print(text, flush=True)
+        print(one_line(text), flush=True)
 
 
 def print_bytes(data: bytes) -> None:
@@ -69,7 +70,7 @@ def print_fields(fields: dict[str, object]) -> None:
     """Prints one aligned line per field."""
     width = max(map(_width, fields))
     for name, value in fields.items():
-        print_line(f"{name}{' ' * (width - _width(name))}  {one_line(str(value))}".rstrip())
+        print_line(f"{name}{' ' * (width - _width(name))}  {value}".rstrip())
 
 
 def _draw(columns: Sequence[str], cells: list[list[str]]) -> None:

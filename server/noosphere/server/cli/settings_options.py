@@ -50,8 +50,10 @@ def _with_settings(function: Callable[..., None]) -> Callable[..., None]:
     ]
     for key, field in Settings.model_fields.items():
         help_text = f"{field.description} [default: {_show(field.default)}]"
+        # mypy knows of no annotation that it is a type; every field has one.
         annotation: Any = Annotated[field.annotation | None, typer.Option(help=help_text)]  # type: ignore[operator]
         parameters.append(inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
+    # A function may have this attribute, and `inspect` looks for it, but its declared type does not name it.
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from .output import one_line
 from .shapes import TreeShape
 
 
@@ -39,10 +38,10 @@ def tree_lines(node: TreeShape, indent: int = 1) -> Iterator[str]:
     """Yields the lines of a tree, its root's own left out: collections with their number of records, then keys."""
     start = len(node["collection"])
     for child in node["collections"]:
-        yield f"{'  ' * indent}{one_line(child['collection'][start:])}  {child['record_count']}"
+        yield f"{'  ' * indent}{child['collection'][start:]}  {child['record_count']}"
         yield from tree_lines(child, indent + 1)
     for key in node["keys"]:
-        yield f"{'  ' * indent}{one_line(key[start:])}"
+        yield f"{'  ' * indent}{key[start:]}"
 
 
 def _node(collection: str) -> TreeShape:
