@@ -24,6 +24,9 @@ from noosphere.server.rpc.admin import AdminRpc
 from noosphere.server.rpc.memory import MemoryRpc
 from noosphere.server.storage.embedded.sqlite import FILE as WORKING_FILE
 
+_SETTLE_TURNS = 32
+"""More turns of the event loop than any chain of calls takes that waits for nothing."""
+
 
 class LocalServer:
     """One server in this process.
@@ -114,10 +117,10 @@ class LocalServer:
         await self.engine.memory.upkeep.round()
 
     async def elapse(self, by_ms: int) -> None:
-        """Lets time pass and whoever waited for it run."""
+        """Lets time pass, once whoever runs has come to wait for it, and lets those run who waited."""
+        await _settle()
         self.clock.advance(by_ms)
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await _settle()
 
 
 @contextlib.asynccontextmanager
@@ -129,6 +132,12 @@ async def local_server(folder: Path, clock: ManualClock | None = None, **setting
         yield server
     finally:
         await server.stop()
+
+
+async def _settle() -> None:
+    """Lets whatever can run without time or disk run until it waits."""
+    for _ in range(_SETTLE_TURNS):
+        await asyncio.sleep(0)
 
 
 def _copy(source: Path, target: Path) -> None:

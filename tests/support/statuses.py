@@ -42,6 +42,16 @@ _DETAIL_OF: Mapping[Reason, type[Message]] = {
 }
 """The typed detail that ``errors.proto`` promises for a reason."""
 
+_WITH_HEAD = frozenset(_DETAIL_OF) - {Reason.VALUE_TOO_LARGE, Reason.LIMIT_EXCEEDED} | {
+    Reason.MERGE_TYPE_MISMATCH,
+    Reason.NAMESPACE_DELETED,
+    Reason.STALE_FENCE,
+    Reason.REQUEST_ID_REUSED,
+    Reason.CONTENTION,
+    Reason.DRAINING,
+}
+"""Reasons that are decided on a namespace's state."""
+
 
 @dataclass
 class Refused(Exception):
@@ -153,6 +163,9 @@ def check_contract(error: Refused) -> None:
     assert error.message, "an error needs a sentence for people"
     assert error.details_bytes <= DETAILS_BYTES_MAX
     assert error.metadata_bytes <= METADATA_BYTES_MAX
+    if reason in _WITH_HEAD:
+        assert error.metadata["namespace"]
+        assert "head" in error.metadata, f"{reason} should say at which head it was decided"
     if error.detail is None:
         assert reason not in _DETAIL_OF, f"{reason} came without its typed detail"
         return

@@ -7,7 +7,8 @@ reaches back to it, it is told so. Decoded batches are shared between the watche
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import NamedTuple
 
 from noosphere.consistency import (
@@ -29,8 +30,13 @@ from .types import BatchView, Call, RecordView
 
 BOOKMARK_MS = 5_000
 BOOKMARK_AFTER_MOVE_MS = 20
-_PAGE = 256
+_SCAN_STEP = 256
+_SNAPSHOT_BYTES_MAX = 1024 * 1024
+_PAGE = 64
+"""Batches that a watcher reads ahead; one that does not take them holds on to no more, even past compaction."""
+
 _DECODED_MAX = 1_024
+_DECODED_BYTES_MAX = 16 * 1024 * 1024
 
 
 class WatchStart(NamedTuple):
@@ -76,12 +82,13 @@ class Watches:
         self._core = core
         self._signals = signals
         self._clock = clock
-        self._decoded: OrderedDict[tuple[bytes, int], BatchView] = OrderedDict()
+        self._decoded: OrderedDict[tuple[bytes, int], tuple[BatchView, int]] = OrderedDict()
+        self._decoded_bytes = 0
         self.open_count = 0
 
     async def watch(
         self, call: Call, namespace: str, collection: str, start: WatchStart
-    ) -> AsyncIterator[WatchMessage]:
+    ) -> AsyncGenerator[WatchMessage, None]:
         """Streams the changes of a collection.
 
         Raises:
@@ -92,12 +99,15 @@ class Watches:
         self._core.admit_reader(call, namespace)
         self.open_count += 1
         try:
-            async for message in self._run(call, namespace, collection, start):
-                yield message
+            async with aclosing(self._run(call, namespace, collection, start)) as messages:
+                async for message in messages:
+                    yield message
         finally:
             self.open_count -= 1
 
-    async def _run(self, call: Call, namespace: str, collection: str, start: WatchStart) -> AsyncIterator[WatchMessage]:
+    async def _run(
+        self, call: Call, namespace: str, collection: str, start: WatchStart
+    ) -> AsyncGenerator[WatchMessage, None]:
         ref, view = await self._living(namespace)
         cursor = self._start(namespace, ref, view, start)
         if isinstance(cursor, WatchMessage):
@@ -105,17 +115,22 @@ class Watches:
             return
         if start.snapshot:
             delivered: dict[str, int] = {}
-            async for message in self._snapshot(ref, view, collection, delivered):
-                yield message
+            async with aclosing(self._snapshot(ref, view, collection, delivered)) as messages:
+                async for message in messages:
+                    yield message
             if delivered:
                 # Changes that the snapshot already contains are not told again.
                 horizon = max(delivered.values())
-                async for message in self._follow(call, ref, collection, cursor, until=horizon):
-                    cursor = message.resume.revision if message.resume is not None else cursor
-                    message = _without_delivered(message, delivered)
-                    yield message
-        async for message in self._follow(call, ref, collection, cursor):
-            yield message
+                async with aclosing(self._follow(call, ref, collection, cursor, until=horizon)) as messages:
+                    async for message in messages:
+                        cursor = message.resume.revision if message.resume is not None else cursor
+                        yield _without_delivered(message, delivered)
+        elif start == WatchStart():
+            # Without it a watcher that is cut off before the first change would not know where to resume.
+            yield WatchMessage(Bookmark(False), ResumePoint(ref.storage_id, cursor), view.head)
+        async with aclosing(self._follow(call, ref, collection, cursor)) as messages:
+            async for message in messages:
+                yield message
 
     async def _living(self, namespace: str) -> tuple[NamespaceRef, NamespaceView]:
         ref = await self._core.locate(namespace)
@@ -140,39 +155,50 @@ class Watches:
             after = start.after or 0
         if (lost := find_lost(after, view.cuts)) is not None:
             return WatchMessage(EpochChanged(view.epoch, lost.after), None, view.head)
-        check_presented((after,), state_of(namespace, view))
+        try:
+            check_presented((after,), state_of(namespace, view))
+        except Refusal as refusal:
+            raise located(refusal, namespace, view.head) from None
         if after < view.floor:
             raise located(compacted(namespace, after, view.floor), namespace, view.head)
         return after
 
     async def _snapshot(
         self, ref: NamespaceRef, first: NamespaceView, collection: str, delivered: dict[str, int]
-    ) -> AsyncIterator[WatchMessage]:
+    ) -> AsyncGenerator[WatchMessage, None]:
         key: str | None = None
-        while True:
-            page = await self._core.store.scan(ref, collection, after=key, limit=_PAGE)
+        last = False
+        while not last:
+            page = await self._core.store.scan(ref, collection, after=key, limit=_SCAN_STEP)
+            if page.view.deleted:
+                raise located(deleted(ref.name), ref.name, page.view.head)
             now_ms, head = page.view.now_ms, page.view.head
             records = []
+            taken = read = 0
             for entry in page.entries:
-                key = entry.key
+                key, read = entry.key, read + 1
                 if entry.revision > first.head:
                     delivered[entry.key] = entry.revision
                 if entry.live_until_ms > now_ms:
                     records.append(RecordView(entry.key, decode_record(entry.data, entry.revision), now_ms, head))
-            resume = None if page.more else ResumePoint(ref.storage_id, first.head)
-            yield WatchMessage(SnapshotPage(tuple(records), not page.more), resume, first.head)
-            if not page.more:
-                return
+                    if (taken := taken + len(entry.data)) >= _SNAPSHOT_BYTES_MAX:
+                        break
+            last = read == len(page.entries) and not page.more
+            resume = ResumePoint(ref.storage_id, first.head) if last else None
+            yield WatchMessage(SnapshotPage(tuple(records), last), resume, first.head)
 
     async def _follow(
         self, call: Call, ref: NamespaceRef, collection: str, cursor: int, until: int | None = None
-    ) -> AsyncIterator[WatchMessage]:
+    ) -> AsyncGenerator[WatchMessage, None]:
         store = self._core.store
         told, told_ms = cursor, self._clock.monotonic_ms()
         while True:
             # Registered before looking, so that a move in between is not slept through.
             moved = self._signals.next_move(ref.storage_id)
-            result = await store.changes(ref, cursor, _PAGE)
+            try:
+                result = await store.changes(ref, cursor, _PAGE)
+            except Refusal as refusal:
+                raise located(refusal, ref.name, (await store.read(ref, ())).view.head) from None
             if isinstance(result, Compacted):
                 raise located(compacted(ref.name, cursor, result.floor), ref.name, result.head)
             for batch in result.batches:
@@ -196,7 +222,8 @@ class Watches:
             due_ms = BOOKMARK_AFTER_MOVE_MS if cursor > told else BOOKMARK_MS
             if idle_ms >= due_ms:
                 if not self._core.renew(call):
-                    raise Refusal(Reason.STALE_INCARNATION, f"{call.actor} has ended")
+                    ended = Refusal(Reason.STALE_INCARNATION, f"{call.actor} has ended")
+                    raise located(ended, ref.name, result.head)
                 yield WatchMessage(Bookmark(False), ResumePoint(ref.storage_id, cursor), result.head)
                 told, told_ms = cursor, self._clock.monotonic_ms()
                 continue
@@ -204,11 +231,15 @@ class Watches:
 
     def _view(self, ref: NamespaceRef, batch: LoggedBatch, collection: str) -> BatchView:
         name = (ref.storage_id, batch.revision)
-        whole = self._decoded.get(name)
-        if whole is None:
-            whole = self._decoded[name] = view_batch(batch, lambda _key: True)
-            if len(self._decoded) > _DECODED_MAX:
-                self._decoded.popitem(last=False)
+        found = self._decoded.get(name)
+        if found is None:
+            size = sum(len(change.data or b"") for change in batch.changes)
+            found = self._decoded[name] = view_batch(batch, lambda _key: True), size
+            self._decoded_bytes += size
+            while len(self._decoded) > _DECODED_MAX or self._decoded_bytes > _DECODED_BYTES_MAX:
+                _, (_, size) = self._decoded.popitem(last=False)
+                self._decoded_bytes -= size
+        whole = found[0]
         if not collection:
             return whole
         return whole._replace(changes=tuple(c for c in whole.changes if c.key.startswith(collection)))

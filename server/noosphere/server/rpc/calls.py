@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from functools import wraps
 from typing import Any, NoReturn, TypeVar
 
@@ -43,15 +44,16 @@ def unary(
 
 
 def streaming(
-    method: Callable[[Servicer, Request, Context], AsyncIterator[Response]],
-) -> Callable[[Servicer, Request, Context], AsyncIterator[Response]]:
-    """Wraps a handler that answers with a stream."""
+    method: Callable[[Servicer, Request, Context], AsyncGenerator[Response, None]],
+) -> Callable[[Servicer, Request, Context], AsyncGenerator[Response, None]]:
+    """Wraps a handler that answers with a stream; when that is closed, so is everything behind it, at once."""
 
     @wraps(method)
-    async def handler(self: Servicer, request: Request, context: Context) -> AsyncIterator[Response]:
+    async def handler(self: Servicer, request: Request, context: Context) -> AsyncGenerator[Response, None]:
         try:
-            async for response in method(self, request, context):
-                yield response
+            async with aclosing(method(self, request, context)) as responses:
+                async for response in responses:
+                    yield response
         except Refusal as refusal:
             await abort(context, refusal)
         except (asyncio.CancelledError, grpc.aio.AbortError, GeneratorExit):

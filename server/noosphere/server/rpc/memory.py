@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from noosphere.consistency import (
     Encoding,
@@ -158,7 +159,7 @@ class MemoryRpc(MemoryServiceServicer):
         return pb.TransactResponse(applied=applied, head=reply.head)
 
     @streaming
-    async def Watch(self, request: pb.WatchRequest, context: Context) -> AsyncIterator[pb.WatchResponse]:
+    async def Watch(self, request: pb.WatchRequest, context: Context) -> AsyncGenerator[pb.WatchResponse, None]:
         """See the proto."""
         start = WatchStart()
         match request.WhichOneof("start"):
@@ -171,8 +172,10 @@ class MemoryRpc(MemoryServiceServicer):
             case _:
                 pass
         call = decode.call(request.call)
-        async for message in self._memory.watches.watch(call, request.namespace, request.collection, start):
-            yield _watch_response(message)
+        watch = self._memory.watches.watch(call, request.namespace, request.collection, start)
+        async with aclosing(watch) as messages:
+            async for message in messages:
+                yield _watch_response(message)
 
     @unary
     async def ClaimNext(self, request: pb.ClaimNextRequest, context: Context) -> pb.ClaimNextResponse:
