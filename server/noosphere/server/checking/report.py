@@ -6,7 +6,6 @@ import json as jsonlib
 import sys
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -14,6 +13,8 @@ from rich.text import Text
 from .check import check_history
 from .reader import HistoryError
 from .verdict import Figures, Status, Verdict
+
+PLAIN_COLUMNS = 110
 
 EXIT_VALID = 0
 EXIT_UNREADABLE = 2
@@ -46,25 +47,30 @@ def run_check(path: Path | str, json: bool = False, console: Console | None = No
     if json:
         print(jsonlib.dumps(verdict.as_dict(), ensure_ascii=False), flush=True)
     else:
-        print_verdict(verdict, console or Console(highlight=False, soft_wrap=True))
+        # Off a terminal nobody's window decides where lines break.
+        width = None if sys.stdout.isatty() else PLAIN_COLUMNS
+        print_verdict(verdict, console or Console(highlight=False, width=width))
     return EXIT_VALID if verdict.ok else EXIT_NOT_VALID
 
 
 def print_verdict(verdict: Verdict, console: Console) -> None:
     """Prints a verdict for people."""
     console.print(figures_table(verdict.figures))
-    explanation = Text(verdict.explain())
-    explanation.stylize(_STYLE[verdict.status], 0, explanation.plain.find("\n") if "\n" in explanation.plain else None)
-    console.print(explanation)
+    headline, _, details = verdict.explain().partition("\n")
+    console.print()
+    console.print(Text(headline, style=_STYLE[verdict.status]))
+    if details:
+        # Evidence is text to search in, so its lines stay as they are.
+        console.print(Text(details), soft_wrap=True)
 
 
 def figures_table(figures: Figures) -> Table:
     """Returns the figures as a table of two columns."""
-    table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
-    table.add_column(justify="left")
-    table.add_column(justify="right")
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
     operations = ", ".join(f"{count} {op}" for op, count in figures.by_op.items())
-    attempts = ", ".join(f"{writes} in {count}" for count, writes in figures.attempts.items())
+    attempts = ", ".join(f"{writes} at attempt {count}" for count, writes in figures.attempts.items())
     conflicts = ", ".join(f"{count} {reason}" for reason, count in figures.conflicts.items())
     rows: tuple[tuple[str, object], ...] = (
         ("processes", figures.processes),
@@ -72,9 +78,9 @@ def figures_table(figures: Figures) -> Table:
         ("calls without an answer", figures.unknown),
         ("commits", figures.commits),
         ("conflicts met", f"{figures.conflict_count} ({conflicts})" if conflicts else 0),
-        ("  resolved by reading again / abandoned", f"{figures.resolved} / {figures.abandoned}"),
-        ("  writes by number of attempts", attempts or "none"),
-        ("tasks completed / taken over", f"{figures.completions} / {figures.takeovers}"),
+        ("  resolved, abandoned", f"{figures.resolved}, {figures.abandoned}"),
+        ("  writes that succeeded", attempts or "none"),
+        ("tasks completed, taken over", f"{figures.completions}, {figures.takeovers}"),
         ("lost updates", figures.lost_updates),
         ("duplicate completions", figures.duplicate_completions),
         ("values lost to blind writes", figures.blind_losses),
