@@ -42,6 +42,8 @@ class Reason(StrEnum):
     MERGE_TYPE_MISMATCH = "MERGE_TYPE_MISMATCH"
     NAMESPACE_DELETED = "NAMESPACE_DELETED"
     CROSS_NAMESPACE = "CROSS_NAMESPACE"
+    UNCHECKABLE_GUARD = "UNCHECKABLE_GUARD"
+    NO_CONFLICT = "NO_CONFLICT"
     AGENT_ACTIVE = "AGENT_ACTIVE"
     STALE_INCARNATION = "STALE_INCARNATION"
     STALE_FENCE = "STALE_FENCE"
@@ -74,6 +76,8 @@ CODE_OF: dict[Reason, Code] = {
     Reason.MERGE_TYPE_MISMATCH: Code.FAILED_PRECONDITION,
     Reason.NAMESPACE_DELETED: Code.FAILED_PRECONDITION,
     Reason.CROSS_NAMESPACE: Code.FAILED_PRECONDITION,
+    Reason.UNCHECKABLE_GUARD: Code.FAILED_PRECONDITION,
+    Reason.NO_CONFLICT: Code.FAILED_PRECONDITION,
     Reason.AGENT_ACTIVE: Code.FAILED_PRECONDITION,
     Reason.STALE_INCARNATION: Code.FAILED_PRECONDITION,
     Reason.STALE_FENCE: Code.FAILED_PRECONDITION,
@@ -154,7 +158,42 @@ class TransactionInfo:
     failures: tuple[PartFailure, ...]
 
 
-Detail = ConflictInfo | LimitInfo | LostInfo | LogRangeInfo | TransactionInfo
+class StaleChange(NamedTuple):
+    """One change that made something stale; ``actor`` is empty for an expiry."""
+
+    key: str
+    actor: str
+    revision: int
+
+
+class StaleEntry(NamedTuple):
+    """Something that changed after a model saw it.
+
+    Attributes:
+        namespace: where.
+        name: the key or collection.
+        is_collection: which of the two.
+        seen: the version or stamp that was seen.
+        now: the present one; 0 for a key without a live value.
+        changes: what changed, newest first, as far as the log reaches back; at most 16.
+    """
+
+    namespace: str
+    name: str
+    is_collection: bool
+    seen: int
+    now: int
+    changes: tuple[StaleChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StaleInfo:
+    """What changed after the model saw it."""
+
+    stale: tuple[StaleEntry, ...]
+
+
+Detail = ConflictInfo | LimitInfo | LostInfo | LogRangeInfo | TransactionInfo | StaleInfo
 
 
 class Refusal(Exception):

@@ -21,6 +21,8 @@ class TokenKind(IntEnum):
 
     RESUME = 1
     PAGE = 2
+    CAUSAL = 3
+    READ_SET = 4
 
 
 def seal(kind: TokenKind, payload: bytes) -> bytes:

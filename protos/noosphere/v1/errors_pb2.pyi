@@ -225,3 +225,31 @@ class TransactionFailure(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TransactionFailure: _TypeAlias = TransactionFailure  # noqa: Y015
+
+@_typing.final
+class StaleReadSetDetail(_message.Message):
+    """Detail of STALE_READ_SET: what changed after the model saw it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STALE_FIELD_NUMBER: _builtins.int
+    HEAD_FIELD_NUMBER: _builtins.int
+    head: _builtins.int
+    """The head of the written namespace when this was decided."""
+    @_builtins.property
+    def stale(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.StaleEntry]:
+        """The stale entries, at most 16."""
+
+    def __init__(
+        self,
+        *,
+        stale: _abc.Iterable[_types_pb2.StaleEntry] | None = ...,
+        head: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["head", b"head", "stale", b"stale"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StaleReadSetDetail: _TypeAlias = StaleReadSetDetail  # noqa: Y015

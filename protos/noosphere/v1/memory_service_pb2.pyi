@@ -114,21 +114,27 @@ class GetResponse(_message.Message):
 
     RECORD_FIELD_NUMBER: _builtins.int
     HEAD_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
     head: _builtins.int
     """The namespace's newest visible revision."""
     @_builtins.property
     def record(self) -> _types_pb2.Record:
         """The record as it is at `head`."""
 
+    @_builtins.property
+    def call(self) -> _types_pb2.CallReply:
+        """Tokens."""
+
     def __init__(
         self,
         *,
         record: _types_pb2.Record | None = ...,
         head: _builtins.int = ...,
+        call: _types_pb2.CallReply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "record", b"record"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["head", b"head", "record", b"record"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "head", b"head", "record", b"record"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -180,21 +186,27 @@ class BatchGetResponse(_message.Message):
 
     RECORDS_FIELD_NUMBER: _builtins.int
     HEAD_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
     head: _builtins.int
     """The namespace's newest visible revision."""
     @_builtins.property
     def records(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Record]:
         """One record per key, in the order of the request."""
 
+    @_builtins.property
+    def call(self) -> _types_pb2.CallReply:
+        """Tokens."""
+
     def __init__(
         self,
         *,
         records: _abc.Iterable[_types_pb2.Record] | None = ...,
         head: _builtins.int = ...,
+        call: _types_pb2.CallReply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["head", b"head", "records", b"records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "head", b"head", "records", b"records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -293,6 +305,7 @@ class ListResponse(_message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     HEAD_FIELD_NUMBER: _builtins.int
     STAMP_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Where the next page begins; empty after the last one."""
     head: _builtins.int
@@ -305,6 +318,10 @@ class ListResponse(_message.Message):
     def stamp(self) -> Global___CollectionStamp:
         """The collection's stamps at `head`."""
 
+    @_builtins.property
+    def call(self) -> _types_pb2.CallReply:
+        """Tokens."""
+
     def __init__(
         self,
         *,
@@ -312,10 +329,11 @@ class ListResponse(_message.Message):
         next_page_token: _builtins.str = ...,
         head: _builtins.int = ...,
         stamp: Global___CollectionStamp | None = ...,
+        call: _types_pb2.CallReply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["stamp", b"stamp"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "stamp", b"stamp"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["head", b"head", "next_page_token", b"next_page_token", "records", b"records", "stamp", b"stamp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "head", b"head", "next_page_token", b"next_page_token", "records", b"records", "stamp", b"stamp"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -765,6 +783,7 @@ class PutResponse(_message.Message):
     APPLIED_FIELD_NUMBER: _builtins.int
     NOT_APPLIED_FIELD_NUMBER: _builtins.int
     HEAD_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
     head: _builtins.int
     """The namespace's newest visible revision."""
     @_builtins.property
@@ -775,16 +794,21 @@ class PutResponse(_message.Message):
     def not_applied(self) -> _types_pb2.NotApplied:
         """It was not (only with `return_current`)."""
 
+    @_builtins.property
+    def call(self) -> _types_pb2.CallReply:
+        """Tokens."""
+
     def __init__(
         self,
         *,
         applied: _types_pb2.Applied | None = ...,
         not_applied: _types_pb2.NotApplied | None = ...,
         head: _builtins.int = ...,
+        call: _types_pb2.CallReply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "not_applied", b"not_applied", "outcome", b"outcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "call", b"call", "not_applied", b"not_applied", "outcome", b"outcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "head", b"head", "not_applied", b"not_applied", "outcome", b"outcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "call", b"call", "head", b"head", "not_applied", b"not_applied", "outcome", b"outcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["applied", "not_applied"]  # noqa: Y015
     _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
@@ -839,6 +863,7 @@ class DeleteResponse(_message.Message):
     APPLIED_FIELD_NUMBER: _builtins.int
     NOT_APPLIED_FIELD_NUMBER: _builtins.int
     HEAD_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
     head: _builtins.int
     """The namespace's newest visible revision."""
     @_builtins.property
@@ -849,16 +874,21 @@ class DeleteResponse(_message.Message):
     def not_applied(self) -> _types_pb2.NotApplied:
         """It was not (only with `return_current`)."""
 
+    @_builtins.property
+    def call(self) -> _types_pb2.CallReply:
+        """Tokens."""
+
     def __init__(
         self,
         *,
         applied: _types_pb2.Applied | None = ...,
         not_applied: _types_pb2.NotApplied | None = ...,
         head: _builtins.int = ...,
+        call: _types_pb2.CallReply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "not_applied", b"not_applied", "outcome", b"outcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "call", b"call", "not_applied", b"not_applied", "outcome", b"outcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "head", b"head", "not_applied", b"not_applied", "outcome", b"outcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "call", b"call", "head", b"head", "not_applied", b"not_applied", "outcome", b"outcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["applied", "not_applied"]  # noqa: Y015
     _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
@@ -908,21 +938,27 @@ class MergeResponse(_message.Message):
 
     APPLIED_FIELD_NUMBER: _builtins.int
     HEAD_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
     head: _builtins.int
     """The namespace's newest visible revision."""
     @_builtins.property
     def applied(self) -> _types_pb2.Applied:
         """What the operation did."""
 
+    @_builtins.property
+    def call(self) -> _types_pb2.CallReply:
+        """Tokens."""
+
     def __init__(
         self,
         *,
         applied: _types_pb2.Applied | None = ...,
         head: _builtins.int = ...,
+        call: _types_pb2.CallReply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "call", b"call"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "head", b"head"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "call", b"call", "head", b"head"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1045,6 +1081,7 @@ class TransactResponse(_message.Message):
     APPLIED_FIELD_NUMBER: _builtins.int
     NOT_APPLIED_FIELD_NUMBER: _builtins.int
     HEAD_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
     head: _builtins.int
     """The namespace's newest visible revision."""
     @_builtins.property
@@ -1055,16 +1092,21 @@ class TransactResponse(_message.Message):
     def not_applied(self) -> Global___TransactNotApplied:
         """Nothing was (only with `return_current`)."""
 
+    @_builtins.property
+    def call(self) -> _types_pb2.CallReply:
+        """Tokens."""
+
     def __init__(
         self,
         *,
         applied: Global___TransactApplied | None = ...,
         not_applied: Global___TransactNotApplied | None = ...,
         head: _builtins.int = ...,
+        call: _types_pb2.CallReply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "not_applied", b"not_applied", "outcome", b"outcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "call", b"call", "not_applied", b"not_applied", "outcome", b"outcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "head", b"head", "not_applied", b"not_applied", "outcome", b"outcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "call", b"call", "head", b"head", "not_applied", b"not_applied", "outcome", b"outcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["applied", "not_applied"]  # noqa: Y015
     _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
@@ -1490,6 +1532,7 @@ class ClaimNextResponse(_message.Message):
     RECORD_FIELD_NUMBER: _builtins.int
     HEAD_FIELD_NUMBER: _builtins.int
     REPLAYED_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
     head: _builtins.int
     """The namespace's newest visible revision."""
     replayed: _builtins.bool
@@ -1498,16 +1541,21 @@ class ClaimNextResponse(_message.Message):
     def record(self) -> _types_pb2.Record:
         """The claimed record with its claim; absent if none was free."""
 
+    @_builtins.property
+    def call(self) -> _types_pb2.CallReply:
+        """Tokens."""
+
     def __init__(
         self,
         *,
         record: _types_pb2.Record | None = ...,
         head: _builtins.int = ...,
         replayed: _builtins.bool = ...,
+        call: _types_pb2.CallReply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "record", b"record"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["head", b"head", "record", b"record", "replayed", b"replayed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "head", b"head", "record", b"record", "replayed", b"replayed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1563,21 +1611,27 @@ class RenewResponse(_message.Message):
 
     RECORD_FIELD_NUMBER: _builtins.int
     HEAD_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
     head: _builtins.int
     """The namespace's newest visible revision."""
     @_builtins.property
     def record(self) -> _types_pb2.Record:
         """The record with its claim."""
 
+    @_builtins.property
+    def call(self) -> _types_pb2.CallReply:
+        """Tokens."""
+
     def __init__(
         self,
         *,
         record: _types_pb2.Record | None = ...,
         head: _builtins.int = ...,
+        call: _types_pb2.CallReply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "record", b"record"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["head", b"head", "record", b"record"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "head", b"head", "record", b"record"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1627,21 +1681,27 @@ class ReleaseResponse(_message.Message):
 
     RECORD_FIELD_NUMBER: _builtins.int
     HEAD_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
     head: _builtins.int
     """The namespace's newest visible revision."""
     @_builtins.property
     def record(self) -> _types_pb2.Record:
         """The record without its claim."""
 
+    @_builtins.property
+    def call(self) -> _types_pb2.CallReply:
+        """Tokens."""
+
     def __init__(
         self,
         *,
         record: _types_pb2.Record | None = ...,
         head: _builtins.int = ...,
+        call: _types_pb2.CallReply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "record", b"record"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["head", b"head", "record", b"record"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "head", b"head", "record", b"record"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1698,6 +1758,7 @@ class CompleteResponse(_message.Message):
     RECORD_FIELD_NUMBER: _builtins.int
     HEAD_FIELD_NUMBER: _builtins.int
     REPLAYED_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
     head: _builtins.int
     """The namespace's newest visible revision."""
     replayed: _builtins.bool
@@ -1706,16 +1767,21 @@ class CompleteResponse(_message.Message):
     def record(self) -> _types_pb2.Record:
         """The completed record."""
 
+    @_builtins.property
+    def call(self) -> _types_pb2.CallReply:
+        """Tokens."""
+
     def __init__(
         self,
         *,
         record: _types_pb2.Record | None = ...,
         head: _builtins.int = ...,
         replayed: _builtins.bool = ...,
+        call: _types_pb2.CallReply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "record", b"record"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["head", b"head", "record", b"record", "replayed", b"replayed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "head", b"head", "record", b"record", "replayed", b"replayed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2002,3 +2068,699 @@ class GetServerInfoResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetServerInfoResponse: _TypeAlias = GetServerInfoResponse  # noqa: Y015
+
+@_typing.final
+class CommitRequest(_message.Message):
+    """Request of Commit."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    COMPARES_FIELD_NUMBER: _builtins.int
+    OPERATIONS_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    """The namespace that is written."""
+    @_builtins.property
+    def compares(self) -> _containers.RepeatedCompositeFieldContainer[Global___Compare]:
+        """Conditions on keys, beside the read set."""
+
+    @_builtins.property
+    def operations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Operation]:
+        """Operations, at most one per key. A put or delete without a precondition replaces what the read set saw."""
+
+    @_builtins.property
+    def call(self) -> _types_pb2.CallContext:
+        """Who calls, under which id, and the read-set token with its guards."""
+
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        compares: _abc.Iterable[Global___Compare] | None = ...,
+        operations: _abc.Iterable[Global___Operation] | None = ...,
+        call: _types_pb2.CallContext | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "compares", b"compares", "namespace", b"namespace", "operations", b"operations"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CommitRequest: _TypeAlias = CommitRequest  # noqa: Y015
+
+@_typing.final
+class CommitResponse(_message.Message):
+    """Response of Commit."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPLIED_FIELD_NUMBER: _builtins.int
+    HEAD_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
+    head: _builtins.int
+    """The namespace's newest visible revision."""
+    @_builtins.property
+    def applied(self) -> Global___TransactApplied:
+        """What was applied."""
+
+    @_builtins.property
+    def call(self) -> _types_pb2.CallReply:
+        """Tokens; the read set is advanced over what was written."""
+
+    def __init__(
+        self,
+        *,
+        applied: Global___TransactApplied | None = ...,
+        head: _builtins.int = ...,
+        call: _types_pb2.CallReply | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "call", b"call"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "call", b"call", "head", b"head"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CommitResponse: _TypeAlias = CommitResponse  # noqa: Y015
+
+@_typing.final
+class RefreshReadSetRequest(_message.Message):
+    """Request of RefreshReadSet."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def call(self) -> _types_pb2.CallContext:
+        """Who calls, and the read-set token; `guards` limits what is compared."""
+
+    def __init__(
+        self,
+        *,
+        call: _types_pb2.CallContext | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefreshReadSetRequest: _TypeAlias = RefreshReadSetRequest  # noqa: Y015
+
+@_typing.final
+class RefreshReadSetResponse(_message.Message):
+    """Response of RefreshReadSet."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STALE_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def stale(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.StaleEntry]:
+        """What differs."""
+
+    @_builtins.property
+    def call(self) -> _types_pb2.CallReply:
+        """Tokens; the read set is that of the present."""
+
+    def __init__(
+        self,
+        *,
+        stale: _abc.Iterable[_types_pb2.StaleEntry] | None = ...,
+        call: _types_pb2.CallReply | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "stale", b"stale"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefreshReadSetResponse: _TypeAlias = RefreshReadSetResponse  # noqa: Y015
+
+@_typing.final
+class ReserveRequest(_message.Message):
+    """Request of Reserve."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    LEASE_FIELD_NUMBER: _builtins.int
+    WAIT_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    """The namespace."""
+    key: _builtins.str
+    """The key; it need not exist."""
+    @_builtins.property
+    def lease(self) -> _duration_pb2.Duration:
+        """How long the reservation lasts unless made again: 1 s to 1 h."""
+
+    @_builtins.property
+    def wait(self) -> _duration_pb2.Duration:
+        """How long to wait for another holder, at most 60 s."""
+
+    @_builtins.property
+    def call(self) -> _types_pb2.CallContext:
+        """Who calls, and under which id."""
+
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        key: _builtins.str = ...,
+        lease: _duration_pb2.Duration | None = ...,
+        wait: _duration_pb2.Duration | None = ...,
+        call: _types_pb2.CallContext | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "lease", b"lease", "wait", b"wait"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "key", b"key", "lease", b"lease", "namespace", b"namespace", "wait", b"wait"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReserveRequest: _TypeAlias = ReserveRequest  # noqa: Y015
+
+@_typing.final
+class ReserveResponse(_message.Message):
+    """Response of Reserve."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FENCE_FIELD_NUMBER: _builtins.int
+    HOLDER_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    HEAD_FIELD_NUMBER: _builtins.int
+    fence: _builtins.int
+    """The reservation's fence; 0 if somebody else holds the key."""
+    holder: _builtins.str
+    """Who holds the key now, as `agent#incarnation`."""
+    head: _builtins.int
+    """The namespace's newest visible revision."""
+    @_builtins.property
+    def expire_time(self) -> _timestamp_pb2.Timestamp:
+        """When the reservation ends."""
+
+    def __init__(
+        self,
+        *,
+        fence: _builtins.int = ...,
+        holder: _builtins.str = ...,
+        expire_time: _timestamp_pb2.Timestamp | None = ...,
+        head: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time", "fence", b"fence", "head", b"head", "holder", b"holder"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReserveResponse: _TypeAlias = ReserveResponse  # noqa: Y015
+
+@_typing.final
+class CancelReservationRequest(_message.Message):
+    """Request of CancelReservation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    """The namespace."""
+    key: _builtins.str
+    """The key."""
+    fence: _builtins.int
+    """The reservation's fence."""
+    @_builtins.property
+    def call(self) -> _types_pb2.CallContext:
+        """Who calls, and under which id."""
+
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        key: _builtins.str = ...,
+        fence: _builtins.int = ...,
+        call: _types_pb2.CallContext | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "fence", b"fence", "key", b"key", "namespace", b"namespace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelReservationRequest: _TypeAlias = CancelReservationRequest  # noqa: Y015
+
+@_typing.final
+class CancelReservationResponse(_message.Message):
+    """Response of CancelReservation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEAD_FIELD_NUMBER: _builtins.int
+    head: _builtins.int
+    """The namespace's newest visible revision."""
+    def __init__(
+        self,
+        *,
+        head: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["head", b"head"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelReservationResponse: _TypeAlias = CancelReservationResponse  # noqa: Y015
+
+@_typing.final
+class ListConflictsRequest(_message.Message):
+    """Request of ListConflicts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    COLLECTION_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    """The namespace."""
+    collection: _builtins.str
+    """Only keys in this collection; empty for all."""
+    page_size: _builtins.int
+    """Most conflicts in a page, 1 to 1,000; 0 means 100."""
+    page_token: _builtins.str
+    """The `next_page_token` of the previous page."""
+    @_builtins.property
+    def call(self) -> _types_pb2.CallContext:
+        """Who calls."""
+
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        collection: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+        call: _types_pb2.CallContext | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "collection", b"collection", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListConflictsRequest: _TypeAlias = ListConflictsRequest  # noqa: Y015
+
+@_typing.final
+class ListConflictsResponse(_message.Message):
+    """Response of ListConflicts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONFLICTS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    HEAD_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Where the next page begins; empty after the last one."""
+    head: _builtins.int
+    """The namespace's newest visible revision."""
+    @_builtins.property
+    def conflicts(self) -> _containers.RepeatedCompositeFieldContainer[Global___PendingConflict]:
+        """Records with several live values."""
+
+    def __init__(
+        self,
+        *,
+        conflicts: _abc.Iterable[Global___PendingConflict] | None = ...,
+        next_page_token: _builtins.str = ...,
+        head: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conflicts", b"conflicts", "head", b"head", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListConflictsResponse: _TypeAlias = ListConflictsResponse  # noqa: Y015
+
+@_typing.final
+class PendingConflict(_message.Message):
+    """A key that waits for somebody to resolve its siblings."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECORD_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    SINCE_TIME_FIELD_NUMBER: _builtins.int
+    since: _builtins.int
+    """The revision at which it began to have several values."""
+    @_builtins.property
+    def record(self) -> _types_pb2.Record:
+        """The record with its siblings and the context to resolve it with."""
+
+    @_builtins.property
+    def since_time(self) -> _timestamp_pb2.Timestamp:
+        """Store time of that revision."""
+
+    def __init__(
+        self,
+        *,
+        record: _types_pb2.Record | None = ...,
+        since: _builtins.int = ...,
+        since_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["record", b"record", "since_time", b"since_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["record", b"record", "since", b"since", "since_time", b"since_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PendingConflict: _TypeAlias = PendingConflict  # noqa: Y015
+
+@_typing.final
+class ResolveConflictRequest(_message.Message):
+    """Request of ResolveConflict."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    CONTEXT_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    KEEP_DOT_FIELD_NUMBER: _builtins.int
+    DELETE_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    """The namespace."""
+    key: _builtins.str
+    """The key."""
+    keep_dot: _builtins.int
+    """Keep the sibling with this dot."""
+    delete: _builtins.bool
+    """Delete the key."""
+    @_builtins.property
+    def context(self) -> _types_pb2.CausalContext:
+        """What the resolver has seen of the key."""
+
+    @_builtins.property
+    def value(self) -> _types_pb2.Value:
+        """A new value."""
+
+    @_builtins.property
+    def call(self) -> _types_pb2.CallContext:
+        """Who calls, and under which id."""
+
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        key: _builtins.str = ...,
+        context: _types_pb2.CausalContext | None = ...,
+        value: _types_pb2.Value | None = ...,
+        keep_dot: _builtins.int = ...,
+        delete: _builtins.bool = ...,
+        call: _types_pb2.CallContext | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "context", b"context", "delete", b"delete", "keep_dot", b"keep_dot", "resolution", b"resolution", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "context", b"context", "delete", b"delete", "keep_dot", b"keep_dot", "key", b"key", "namespace", b"namespace", "resolution", b"resolution", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_resolution: _TypeAlias = _typing.Literal["value", "keep_dot", "delete"]  # noqa: Y015
+    _WhichOneofArgType_resolution: _TypeAlias = _typing.Literal["resolution", b"resolution"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_resolution) -> _WhichOneofReturnType_resolution | None: ...
+
+Global___ResolveConflictRequest: _TypeAlias = ResolveConflictRequest  # noqa: Y015
+
+@_typing.final
+class ResolveConflictResponse(_message.Message):
+    """Response of ResolveConflict."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPLIED_FIELD_NUMBER: _builtins.int
+    HEAD_FIELD_NUMBER: _builtins.int
+    head: _builtins.int
+    """The namespace's newest visible revision."""
+    @_builtins.property
+    def applied(self) -> _types_pb2.Applied:
+        """What was applied."""
+
+    def __init__(
+        self,
+        *,
+        applied: _types_pb2.Applied | None = ...,
+        head: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "head", b"head"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResolveConflictResponse: _TypeAlias = ResolveConflictResponse  # noqa: Y015
+
+@_typing.final
+class PipelineRequest(_message.Message):
+    """A batch of calls."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___PipelineCall]:
+        """Calls, at most 256 and 1 MiB."""
+
+    def __init__(
+        self,
+        *,
+        calls: _abc.Iterable[Global___PipelineCall] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PipelineRequest: _TypeAlias = PipelineRequest  # noqa: Y015
+
+@_typing.final
+class PipelineCall(_message.Message):
+    """One call of a batch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    TIMEOUT_FIELD_NUMBER: _builtins.int
+    GET_FIELD_NUMBER: _builtins.int
+    BATCH_GET_FIELD_NUMBER: _builtins.int
+    LIST_FIELD_NUMBER: _builtins.int
+    PUT_FIELD_NUMBER: _builtins.int
+    DELETE_FIELD_NUMBER: _builtins.int
+    MERGE_FIELD_NUMBER: _builtins.int
+    TRANSACT_FIELD_NUMBER: _builtins.int
+    COMMIT_FIELD_NUMBER: _builtins.int
+    RENEW_FIELD_NUMBER: _builtins.int
+    RELEASE_FIELD_NUMBER: _builtins.int
+    COMPLETE_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    """The caller's number for this call, unique among those not answered yet on this stream."""
+    @_builtins.property
+    def timeout(self) -> _duration_pb2.Duration:
+        """How long the caller waits for the answer; absent means 60 s. The call may still execute afterwards."""
+
+    @_builtins.property
+    def get(self) -> Global___GetRequest:
+        """See Get."""
+
+    @_builtins.property
+    def batch_get(self) -> Global___BatchGetRequest:
+        """See BatchGet."""
+
+    @_builtins.property
+    def list(self) -> Global___ListRequest:
+        """See List."""
+
+    @_builtins.property
+    def put(self) -> Global___PutRequest:
+        """See Put."""
+
+    @_builtins.property
+    def delete(self) -> Global___DeleteRequest:
+        """See Delete."""
+
+    @_builtins.property
+    def merge(self) -> Global___MergeRequest:
+        """See Merge."""
+
+    @_builtins.property
+    def transact(self) -> Global___TransactRequest:
+        """See Transact."""
+
+    @_builtins.property
+    def commit(self) -> Global___CommitRequest:
+        """See Commit."""
+
+    @_builtins.property
+    def renew(self) -> Global___RenewRequest:
+        """See Renew."""
+
+    @_builtins.property
+    def release(self) -> Global___ReleaseRequest:
+        """See Release."""
+
+    @_builtins.property
+    def complete(self) -> Global___CompleteRequest:
+        """See Complete."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        timeout: _duration_pb2.Duration | None = ...,
+        get: Global___GetRequest | None = ...,
+        batch_get: Global___BatchGetRequest | None = ...,
+        list: Global___ListRequest | None = ...,
+        put: Global___PutRequest | None = ...,
+        delete: Global___DeleteRequest | None = ...,
+        merge: Global___MergeRequest | None = ...,
+        transact: Global___TransactRequest | None = ...,
+        commit: Global___CommitRequest | None = ...,
+        renew: Global___RenewRequest | None = ...,
+        release: Global___ReleaseRequest | None = ...,
+        complete: Global___CompleteRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["batch_get", b"batch_get", "commit", b"commit", "complete", b"complete", "delete", b"delete", "get", b"get", "list", b"list", "merge", b"merge", "put", b"put", "release", b"release", "renew", b"renew", "request", b"request", "timeout", b"timeout", "transact", b"transact"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_get", b"batch_get", "commit", b"commit", "complete", b"complete", "delete", b"delete", "get", b"get", "id", b"id", "list", b"list", "merge", b"merge", "put", b"put", "release", b"release", "renew", b"renew", "request", b"request", "timeout", b"timeout", "transact", b"transact"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["get", "batch_get", "list", "put", "delete", "merge", "transact", "commit", "renew", "release", "complete"]  # noqa: Y015
+    _WhichOneofArgType_request: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_request) -> _WhichOneofReturnType_request | None: ...
+
+Global___PipelineCall: _TypeAlias = PipelineCall  # noqa: Y015
+
+@_typing.final
+class PipelineResponse(_message.Message):
+    """A batch of answers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPLIES_FIELD_NUMBER: _builtins.int
+    DRAINING_FIELD_NUMBER: _builtins.int
+    draining: _builtins.bool
+    """The stream is about to end: send nothing more on it, wait for what is under way, and open another."""
+    @_builtins.property
+    def replies(self) -> _containers.RepeatedCompositeFieldContainer[Global___PipelineReply]:
+        """Answers, in any order."""
+
+    def __init__(
+        self,
+        *,
+        replies: _abc.Iterable[Global___PipelineReply] | None = ...,
+        draining: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "replies", b"replies"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PipelineResponse: _TypeAlias = PipelineResponse  # noqa: Y015
+
+@_typing.final
+class PipelineReply(_message.Message):
+    """The answer to one call."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    GET_FIELD_NUMBER: _builtins.int
+    BATCH_GET_FIELD_NUMBER: _builtins.int
+    LIST_FIELD_NUMBER: _builtins.int
+    PUT_FIELD_NUMBER: _builtins.int
+    DELETE_FIELD_NUMBER: _builtins.int
+    MERGE_FIELD_NUMBER: _builtins.int
+    TRANSACT_FIELD_NUMBER: _builtins.int
+    COMMIT_FIELD_NUMBER: _builtins.int
+    RENEW_FIELD_NUMBER: _builtins.int
+    RELEASE_FIELD_NUMBER: _builtins.int
+    COMPLETE_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    """The call's number."""
+    status: _builtins.bytes
+    """A serialised google.rpc.Status, as in the unary twin's trailing metadata."""
+    @_builtins.property
+    def get(self) -> Global___GetResponse:
+        """See Get."""
+
+    @_builtins.property
+    def batch_get(self) -> Global___BatchGetResponse:
+        """See BatchGet."""
+
+    @_builtins.property
+    def list(self) -> Global___ListResponse:
+        """See List."""
+
+    @_builtins.property
+    def put(self) -> Global___PutResponse:
+        """See Put."""
+
+    @_builtins.property
+    def delete(self) -> Global___DeleteResponse:
+        """See Delete."""
+
+    @_builtins.property
+    def merge(self) -> Global___MergeResponse:
+        """See Merge."""
+
+    @_builtins.property
+    def transact(self) -> Global___TransactResponse:
+        """See Transact."""
+
+    @_builtins.property
+    def commit(self) -> Global___CommitResponse:
+        """See Commit."""
+
+    @_builtins.property
+    def renew(self) -> Global___RenewResponse:
+        """See Renew."""
+
+    @_builtins.property
+    def release(self) -> Global___ReleaseResponse:
+        """See Release."""
+
+    @_builtins.property
+    def complete(self) -> Global___CompleteResponse:
+        """See Complete."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        status: _builtins.bytes = ...,
+        get: Global___GetResponse | None = ...,
+        batch_get: Global___BatchGetResponse | None = ...,
+        list: Global___ListResponse | None = ...,
+        put: Global___PutResponse | None = ...,
+        delete: Global___DeleteResponse | None = ...,
+        merge: Global___MergeResponse | None = ...,
+        transact: Global___TransactResponse | None = ...,
+        commit: Global___CommitResponse | None = ...,
+        renew: Global___RenewResponse | None = ...,
+        release: Global___ReleaseResponse | None = ...,
+        complete: Global___CompleteResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["batch_get", b"batch_get", "commit", b"commit", "complete", b"complete", "delete", b"delete", "get", b"get", "list", b"list", "merge", b"merge", "put", b"put", "release", b"release", "renew", b"renew", "response", b"response", "status", b"status", "transact", b"transact"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_get", b"batch_get", "commit", b"commit", "complete", b"complete", "delete", b"delete", "get", b"get", "id", b"id", "list", b"list", "merge", b"merge", "put", b"put", "release", b"release", "renew", b"renew", "response", b"response", "status", b"status", "transact", b"transact"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_response: _TypeAlias = _typing.Literal["status", "get", "batch_get", "list", "put", "delete", "merge", "transact", "commit", "renew", "release", "complete"]  # noqa: Y015
+    _WhichOneofArgType_response: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_response) -> _WhichOneofReturnType_response | None: ...
+
+Global___PipelineReply: _TypeAlias = PipelineReply  # noqa: Y015

@@ -81,6 +81,41 @@ class MemoryServiceStub(object):
                 request_serializer=noosphere_dot_v1_dot_memory__service__pb2.TransactRequest.SerializeToString,
                 response_deserializer=noosphere_dot_v1_dot_memory__service__pb2.TransactResponse.FromString,
                 _registered_method=True)
+        self.Commit = channel.unary_unary(
+                '/noosphere.v1.MemoryService/Commit',
+                request_serializer=noosphere_dot_v1_dot_memory__service__pb2.CommitRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_memory__service__pb2.CommitResponse.FromString,
+                _registered_method=True)
+        self.RefreshReadSet = channel.unary_unary(
+                '/noosphere.v1.MemoryService/RefreshReadSet',
+                request_serializer=noosphere_dot_v1_dot_memory__service__pb2.RefreshReadSetRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_memory__service__pb2.RefreshReadSetResponse.FromString,
+                _registered_method=True)
+        self.Reserve = channel.unary_unary(
+                '/noosphere.v1.MemoryService/Reserve',
+                request_serializer=noosphere_dot_v1_dot_memory__service__pb2.ReserveRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_memory__service__pb2.ReserveResponse.FromString,
+                _registered_method=True)
+        self.CancelReservation = channel.unary_unary(
+                '/noosphere.v1.MemoryService/CancelReservation',
+                request_serializer=noosphere_dot_v1_dot_memory__service__pb2.CancelReservationRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_memory__service__pb2.CancelReservationResponse.FromString,
+                _registered_method=True)
+        self.ListConflicts = channel.unary_unary(
+                '/noosphere.v1.MemoryService/ListConflicts',
+                request_serializer=noosphere_dot_v1_dot_memory__service__pb2.ListConflictsRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_memory__service__pb2.ListConflictsResponse.FromString,
+                _registered_method=True)
+        self.ResolveConflict = channel.unary_unary(
+                '/noosphere.v1.MemoryService/ResolveConflict',
+                request_serializer=noosphere_dot_v1_dot_memory__service__pb2.ResolveConflictRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_memory__service__pb2.ResolveConflictResponse.FromString,
+                _registered_method=True)
+        self.Pipeline = channel.stream_stream(
+                '/noosphere.v1.MemoryService/Pipeline',
+                request_serializer=noosphere_dot_v1_dot_memory__service__pb2.PipelineRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_memory__service__pb2.PipelineResponse.FromString,
+                _registered_method=True)
         self.Watch = channel.unary_stream(
                 '/noosphere.v1.MemoryService/Watch',
                 request_serializer=noosphere_dot_v1_dot_memory__service__pb2.WatchRequest.SerializeToString,
@@ -204,6 +239,60 @@ class MemoryServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Commit(self, request, context):
+        """Applies operations to one namespace at one revision if what the model saw still holds: the read-set token
+        in `call`, as far as `call.guards` covers it. ABORTED: STALE_READ_SET. FAILED_PRECONDITION: UNCHECKABLE_GUARD,
+        if a guard lies outside the written namespace and `call.allow_checked` is not set. Else as for Transact.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RefreshReadSet(self, request, context):
+        """Compares a read set with the present and returns what differs, with a token of the present.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Reserve(self, request, context):
+        """Reserves a key for somebody who thinks about it for long: advisory, it stops nobody who does not ask.
+        An answer without a fence means that somebody else holds it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelReservation(self, request, context):
+        """Gives a reservation up. ABORTED: CLAIM_LOST.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListConflicts(self, request, context):
+        """Lists keys with several live values, the longest waiting first, by pages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResolveConflict(self, request, context):
+        """Puts one value (or none) in the place of all siblings that the caller has seen. ABORTED: CONFLICT, if
+        there are others by now. FAILED_PRECONDITION: NO_CONFLICT, if the key has no siblings.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Pipeline(self, request_iterator, context):
+        """A stream of batches in both directions, for many concurrent calls at little cost. Each call is
+        authorised, limited and answered as its unary twin; replies come in any order.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Watch(self, request, context):
         """Streams the changes of a collection: ordered, one message per revision or less, resumable.
         OUT_OF_RANGE: COMPACTED, FUTURE_REVISION. RESOURCE_EXHAUSTED: SLOW_CONSUMER. UNAVAILABLE: DRAINING.
@@ -319,6 +408,41 @@ def add_MemoryServiceServicer_to_server(servicer, server):
                     servicer.Transact,
                     request_deserializer=noosphere_dot_v1_dot_memory__service__pb2.TransactRequest.FromString,
                     response_serializer=noosphere_dot_v1_dot_memory__service__pb2.TransactResponse.SerializeToString,
+            ),
+            'Commit': grpc.unary_unary_rpc_method_handler(
+                    servicer.Commit,
+                    request_deserializer=noosphere_dot_v1_dot_memory__service__pb2.CommitRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_memory__service__pb2.CommitResponse.SerializeToString,
+            ),
+            'RefreshReadSet': grpc.unary_unary_rpc_method_handler(
+                    servicer.RefreshReadSet,
+                    request_deserializer=noosphere_dot_v1_dot_memory__service__pb2.RefreshReadSetRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_memory__service__pb2.RefreshReadSetResponse.SerializeToString,
+            ),
+            'Reserve': grpc.unary_unary_rpc_method_handler(
+                    servicer.Reserve,
+                    request_deserializer=noosphere_dot_v1_dot_memory__service__pb2.ReserveRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_memory__service__pb2.ReserveResponse.SerializeToString,
+            ),
+            'CancelReservation': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelReservation,
+                    request_deserializer=noosphere_dot_v1_dot_memory__service__pb2.CancelReservationRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_memory__service__pb2.CancelReservationResponse.SerializeToString,
+            ),
+            'ListConflicts': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListConflicts,
+                    request_deserializer=noosphere_dot_v1_dot_memory__service__pb2.ListConflictsRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_memory__service__pb2.ListConflictsResponse.SerializeToString,
+            ),
+            'ResolveConflict': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResolveConflict,
+                    request_deserializer=noosphere_dot_v1_dot_memory__service__pb2.ResolveConflictRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_memory__service__pb2.ResolveConflictResponse.SerializeToString,
+            ),
+            'Pipeline': grpc.stream_stream_rpc_method_handler(
+                    servicer.Pipeline,
+                    request_deserializer=noosphere_dot_v1_dot_memory__service__pb2.PipelineRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_memory__service__pb2.PipelineResponse.SerializeToString,
             ),
             'Watch': grpc.unary_stream_rpc_method_handler(
                     servicer.Watch,
@@ -594,6 +718,195 @@ class MemoryService(object):
             '/noosphere.v1.MemoryService/Transact',
             noosphere_dot_v1_dot_memory__service__pb2.TransactRequest.SerializeToString,
             noosphere_dot_v1_dot_memory__service__pb2.TransactResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Commit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.MemoryService/Commit',
+            noosphere_dot_v1_dot_memory__service__pb2.CommitRequest.SerializeToString,
+            noosphere_dot_v1_dot_memory__service__pb2.CommitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RefreshReadSet(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.MemoryService/RefreshReadSet',
+            noosphere_dot_v1_dot_memory__service__pb2.RefreshReadSetRequest.SerializeToString,
+            noosphere_dot_v1_dot_memory__service__pb2.RefreshReadSetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Reserve(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.MemoryService/Reserve',
+            noosphere_dot_v1_dot_memory__service__pb2.ReserveRequest.SerializeToString,
+            noosphere_dot_v1_dot_memory__service__pb2.ReserveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelReservation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.MemoryService/CancelReservation',
+            noosphere_dot_v1_dot_memory__service__pb2.CancelReservationRequest.SerializeToString,
+            noosphere_dot_v1_dot_memory__service__pb2.CancelReservationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListConflicts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.MemoryService/ListConflicts',
+            noosphere_dot_v1_dot_memory__service__pb2.ListConflictsRequest.SerializeToString,
+            noosphere_dot_v1_dot_memory__service__pb2.ListConflictsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResolveConflict(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.MemoryService/ResolveConflict',
+            noosphere_dot_v1_dot_memory__service__pb2.ResolveConflictRequest.SerializeToString,
+            noosphere_dot_v1_dot_memory__service__pb2.ResolveConflictResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Pipeline(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/noosphere.v1.MemoryService/Pipeline',
+            noosphere_dot_v1_dot_memory__service__pb2.PipelineRequest.SerializeToString,
+            noosphere_dot_v1_dot_memory__service__pb2.PipelineResponse.FromString,
             options,
             channel_credentials,
             insecure,

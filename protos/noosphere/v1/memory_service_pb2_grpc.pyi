@@ -66,6 +66,29 @@ class MemoryServiceStub:
     """Applies up to 64 compares and operations, at most 256 KiB, to one namespace at one revision, or none of them.
     ABORTED: the reason of the first failed part. FAILED_PRECONDITION: CROSS_NAMESPACE. Else as for Put.
     """
+    Commit: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.CommitRequest, _memory_service_pb2.CommitResponse]
+    """Applies operations to one namespace at one revision if what the model saw still holds: the read-set token
+    in `call`, as far as `call.guards` covers it. ABORTED: STALE_READ_SET. FAILED_PRECONDITION: UNCHECKABLE_GUARD,
+    if a guard lies outside the written namespace and `call.allow_checked` is not set. Else as for Transact.
+    """
+    RefreshReadSet: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.RefreshReadSetRequest, _memory_service_pb2.RefreshReadSetResponse]
+    """Compares a read set with the present and returns what differs, with a token of the present."""
+    Reserve: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.ReserveRequest, _memory_service_pb2.ReserveResponse]
+    """Reserves a key for somebody who thinks about it for long: advisory, it stops nobody who does not ask.
+    An answer without a fence means that somebody else holds it.
+    """
+    CancelReservation: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.CancelReservationRequest, _memory_service_pb2.CancelReservationResponse]
+    """Gives a reservation up. ABORTED: CLAIM_LOST."""
+    ListConflicts: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.ListConflictsRequest, _memory_service_pb2.ListConflictsResponse]
+    """Lists keys with several live values, the longest waiting first, by pages."""
+    ResolveConflict: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.ResolveConflictRequest, _memory_service_pb2.ResolveConflictResponse]
+    """Puts one value (or none) in the place of all siblings that the caller has seen. ABORTED: CONFLICT, if
+    there are others by now. FAILED_PRECONDITION: NO_CONFLICT, if the key has no siblings.
+    """
+    Pipeline: _grpc.StreamStreamMultiCallable[_memory_service_pb2.PipelineRequest, _memory_service_pb2.PipelineResponse]
+    """A stream of batches in both directions, for many concurrent calls at little cost. Each call is
+    authorised, limited and answered as its unary twin; replies come in any order.
+    """
     Watch: _grpc.UnaryStreamMultiCallable[_memory_service_pb2.WatchRequest, _memory_service_pb2.WatchResponse]
     """Streams the changes of a collection: ordered, one message per revision or less, resumable.
     OUT_OF_RANGE: COMPACTED, FUTURE_REVISION. RESOURCE_EXHAUSTED: SLOW_CONSUMER. UNAVAILABLE: DRAINING.
@@ -130,6 +153,29 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     Transact: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.TransactRequest, _memory_service_pb2.TransactResponse]  # type: ignore[assignment]
     """Applies up to 64 compares and operations, at most 256 KiB, to one namespace at one revision, or none of them.
     ABORTED: the reason of the first failed part. FAILED_PRECONDITION: CROSS_NAMESPACE. Else as for Put.
+    """
+    Commit: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.CommitRequest, _memory_service_pb2.CommitResponse]  # type: ignore[assignment]
+    """Applies operations to one namespace at one revision if what the model saw still holds: the read-set token
+    in `call`, as far as `call.guards` covers it. ABORTED: STALE_READ_SET. FAILED_PRECONDITION: UNCHECKABLE_GUARD,
+    if a guard lies outside the written namespace and `call.allow_checked` is not set. Else as for Transact.
+    """
+    RefreshReadSet: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.RefreshReadSetRequest, _memory_service_pb2.RefreshReadSetResponse]  # type: ignore[assignment]
+    """Compares a read set with the present and returns what differs, with a token of the present."""
+    Reserve: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.ReserveRequest, _memory_service_pb2.ReserveResponse]  # type: ignore[assignment]
+    """Reserves a key for somebody who thinks about it for long: advisory, it stops nobody who does not ask.
+    An answer without a fence means that somebody else holds it.
+    """
+    CancelReservation: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.CancelReservationRequest, _memory_service_pb2.CancelReservationResponse]  # type: ignore[assignment]
+    """Gives a reservation up. ABORTED: CLAIM_LOST."""
+    ListConflicts: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.ListConflictsRequest, _memory_service_pb2.ListConflictsResponse]  # type: ignore[assignment]
+    """Lists keys with several live values, the longest waiting first, by pages."""
+    ResolveConflict: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.ResolveConflictRequest, _memory_service_pb2.ResolveConflictResponse]  # type: ignore[assignment]
+    """Puts one value (or none) in the place of all siblings that the caller has seen. ABORTED: CONFLICT, if
+    there are others by now. FAILED_PRECONDITION: NO_CONFLICT, if the key has no siblings.
+    """
+    Pipeline: _aio.StreamStreamMultiCallable[_memory_service_pb2.PipelineRequest, _memory_service_pb2.PipelineResponse]  # type: ignore[assignment]
+    """A stream of batches in both directions, for many concurrent calls at little cost. Each call is
+    authorised, limited and answered as its unary twin; replies come in any order.
     """
     Watch: _aio.UnaryStreamMultiCallable[_memory_service_pb2.WatchRequest, _memory_service_pb2.WatchResponse]  # type: ignore[assignment]
     """Streams the changes of a collection: ordered, one message per revision or less, resumable.
@@ -240,6 +286,71 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_memory_service_pb2.TransactResponse, _abc.Awaitable[_memory_service_pb2.TransactResponse]]:
         """Applies up to 64 compares and operations, at most 256 KiB, to one namespace at one revision, or none of them.
         ABORTED: the reason of the first failed part. FAILED_PRECONDITION: CROSS_NAMESPACE. Else as for Put.
+        """
+
+    @_abc_1.abstractmethod
+    def Commit(
+        self,
+        request: _memory_service_pb2.CommitRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_service_pb2.CommitResponse, _abc.Awaitable[_memory_service_pb2.CommitResponse]]:
+        """Applies operations to one namespace at one revision if what the model saw still holds: the read-set token
+        in `call`, as far as `call.guards` covers it. ABORTED: STALE_READ_SET. FAILED_PRECONDITION: UNCHECKABLE_GUARD,
+        if a guard lies outside the written namespace and `call.allow_checked` is not set. Else as for Transact.
+        """
+
+    @_abc_1.abstractmethod
+    def RefreshReadSet(
+        self,
+        request: _memory_service_pb2.RefreshReadSetRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_service_pb2.RefreshReadSetResponse, _abc.Awaitable[_memory_service_pb2.RefreshReadSetResponse]]:
+        """Compares a read set with the present and returns what differs, with a token of the present."""
+
+    @_abc_1.abstractmethod
+    def Reserve(
+        self,
+        request: _memory_service_pb2.ReserveRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_service_pb2.ReserveResponse, _abc.Awaitable[_memory_service_pb2.ReserveResponse]]:
+        """Reserves a key for somebody who thinks about it for long: advisory, it stops nobody who does not ask.
+        An answer without a fence means that somebody else holds it.
+        """
+
+    @_abc_1.abstractmethod
+    def CancelReservation(
+        self,
+        request: _memory_service_pb2.CancelReservationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_service_pb2.CancelReservationResponse, _abc.Awaitable[_memory_service_pb2.CancelReservationResponse]]:
+        """Gives a reservation up. ABORTED: CLAIM_LOST."""
+
+    @_abc_1.abstractmethod
+    def ListConflicts(
+        self,
+        request: _memory_service_pb2.ListConflictsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_service_pb2.ListConflictsResponse, _abc.Awaitable[_memory_service_pb2.ListConflictsResponse]]:
+        """Lists keys with several live values, the longest waiting first, by pages."""
+
+    @_abc_1.abstractmethod
+    def ResolveConflict(
+        self,
+        request: _memory_service_pb2.ResolveConflictRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_service_pb2.ResolveConflictResponse, _abc.Awaitable[_memory_service_pb2.ResolveConflictResponse]]:
+        """Puts one value (or none) in the place of all siblings that the caller has seen. ABORTED: CONFLICT, if
+        there are others by now. FAILED_PRECONDITION: NO_CONFLICT, if the key has no siblings.
+        """
+
+    @_abc_1.abstractmethod
+    def Pipeline(
+        self,
+        request_iterator: _MaybeAsyncIterator[_memory_service_pb2.PipelineRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_memory_service_pb2.PipelineResponse], _abc.AsyncIterator[_memory_service_pb2.PipelineResponse]]:
+        """A stream of batches in both directions, for many concurrent calls at little cost. Each call is
+        authorised, limited and answered as its unary twin; replies come in any order.
         """
 
     @_abc_1.abstractmethod

@@ -150,7 +150,7 @@ class _GuardModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_GuardMode.V
     GUARD_MODE_UNSPECIFIED: _GuardMode.ValueType  # 0
     """Same as STRICT."""
     GUARD_MODE_STRICT: _GuardMode.ValueType  # 1
-    """Refuse the write if anything guarded changed."""
+    """Refuse the write if anything guarded changed, appeared or vanished."""
     GUARD_MODE_WARN: _GuardMode.ValueType  # 2
     """Write all the same and report what changed."""
 
@@ -160,7 +160,7 @@ class GuardMode(_GuardMode, metaclass=_GuardModeEnumTypeWrapper):
 GUARD_MODE_UNSPECIFIED: GuardMode.ValueType  # 0
 """Same as STRICT."""
 GUARD_MODE_STRICT: GuardMode.ValueType  # 1
-"""Refuse the write if anything guarded changed."""
+"""Refuse the write if anything guarded changed, appeared or vanished."""
 GUARD_MODE_WARN: GuardMode.ValueType  # 2
 """Write all the same and report what changed."""
 Global___GuardMode: _TypeAlias = GuardMode  # noqa: Y015
@@ -259,10 +259,20 @@ class CallContext(_message.Message):
     CAUSAL_TOKENS_FIELD_NUMBER: _builtins.int
     READ_SET_TOKEN_FIELD_NUMBER: _builtins.int
     GUARD_MODE_FIELD_NUMBER: _builtins.int
+    GUARDS_FIELD_NUMBER: _builtins.int
+    ALLOW_CHECKED_FIELD_NUMBER: _builtins.int
+    RECORD_READ_SET_FIELD_NUMBER: _builtins.int
+    RETURN_CAUSAL_TOKEN_FIELD_NUMBER: _builtins.int
     read_set_token: _builtins.bytes
     """What the caller's model had seen; validated in the same commit."""
     guard_mode: Global___GuardMode.ValueType
     """What to do when a guard of the read set is stale."""
+    allow_checked: _builtins.bool
+    """Accept that guards outside the written namespace are only checked just before the commit."""
+    record_read_set: _builtins.bool
+    """In a read: return a read-set token that also records what this call reads."""
+    return_causal_token: _builtins.bool
+    """Return a causal token that reflects this call."""
     @_builtins.property
     def actor(self) -> Global___Actor:
         """Who calls. Required in mutating calls."""
@@ -279,6 +289,10 @@ class CallContext(_message.Message):
     def causal_tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """Causal tokens that the answer must reflect, at most 8."""
 
+    @_builtins.property
+    def guards(self) -> _containers.RepeatedCompositeFieldContainer[Global___Guard]:
+        """What of the read set must not have changed; empty means everything in it. At most 32."""
+
     def __init__(
         self,
         *,
@@ -288,14 +302,150 @@ class CallContext(_message.Message):
         causal_tokens: _abc.Iterable[_builtins.bytes] | None = ...,
         read_set_token: _builtins.bytes = ...,
         guard_mode: Global___GuardMode.ValueType = ...,
+        guards: _abc.Iterable[Global___Guard] | None = ...,
+        allow_checked: _builtins.bool = ...,
+        record_read_set: _builtins.bool = ...,
+        return_causal_token: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "request_id", b"request_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "causal_tokens", b"causal_tokens", "fences", b"fences", "guard_mode", b"guard_mode", "read_set_token", b"read_set_token", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "allow_checked", b"allow_checked", "causal_tokens", b"causal_tokens", "fences", b"fences", "guard_mode", b"guard_mode", "guards", b"guards", "read_set_token", b"read_set_token", "record_read_set", b"record_read_set", "request_id", b"request_id", "return_causal_token", b"return_causal_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CallContext: _TypeAlias = CallContext  # noqa: Y015
+
+@_typing.final
+class Guard(_message.Message):
+    """What must not have changed since a model saw it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PREFIX_FIELD_NUMBER: _builtins.int
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    prefix: _builtins.str
+    """A key, or everything below a collection (ending in `/`); empty guards everything that was read."""
+    namespace: _builtins.str
+    """Only in this namespace; empty means any."""
+    def __init__(
+        self,
+        *,
+        prefix: _builtins.str = ...,
+        namespace: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["namespace", b"namespace", "prefix", b"prefix"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Guard: _TypeAlias = Guard  # noqa: Y015
+
+@_typing.final
+class CallReply(_message.Message):
+    """What a reply carries besides its own result."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CAUSAL_TOKEN_FIELD_NUMBER: _builtins.int
+    READ_SET_TOKEN_FIELD_NUMBER: _builtins.int
+    STALE_FIELD_NUMBER: _builtins.int
+    causal_token: _builtins.bytes
+    """The presented causal tokens merged with this call, if any were presented or one was asked for."""
+    read_set_token: _builtins.bytes
+    """The read-set token: extended by what was read, or advanced over what was written."""
+    @_builtins.property
+    def stale(self) -> _containers.RepeatedCompositeFieldContainer[Global___StaleEntry]:
+        """In GUARD_MODE_WARN: what was stale and was overruled."""
+
+    def __init__(
+        self,
+        *,
+        causal_token: _builtins.bytes = ...,
+        read_set_token: _builtins.bytes = ...,
+        stale: _abc.Iterable[Global___StaleEntry] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["causal_token", b"causal_token", "read_set_token", b"read_set_token", "stale", b"stale"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CallReply: _TypeAlias = CallReply  # noqa: Y015
+
+@_typing.final
+class StaleEntry(_message.Message):
+    """Something that changed after a model saw it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    IS_COLLECTION_FIELD_NUMBER: _builtins.int
+    SEEN_FIELD_NUMBER: _builtins.int
+    NOW_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    """The namespace."""
+    name: _builtins.str
+    """The key or collection."""
+    is_collection: _builtins.bool
+    """Whether `name` is a collection."""
+    seen: _builtins.int
+    """The version or stamp that was seen."""
+    now: _builtins.int
+    """The present version or stamp; 0 for a key without a live value."""
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___StaleChange]:
+        """What changed, as far as the log reaches back: newest first, at most 16."""
+
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        name: _builtins.str = ...,
+        is_collection: _builtins.bool = ...,
+        seen: _builtins.int = ...,
+        now: _builtins.int = ...,
+        changes: _abc.Iterable[Global___StaleChange] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "is_collection", b"is_collection", "name", b"name", "namespace", b"namespace", "now", b"now", "seen", b"seen"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StaleEntry: _TypeAlias = StaleEntry  # noqa: Y015
+
+@_typing.final
+class StaleChange(_message.Message):
+    """One change that made something stale."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    ACTOR_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """The key."""
+    actor: _builtins.str
+    """Who changed it, as `agent#incarnation`; empty for an expiry."""
+    revision: _builtins.int
+    """At which revision."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        actor: _builtins.str = ...,
+        revision: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "key", b"key", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StaleChange: _TypeAlias = StaleChange  # noqa: Y015
 
 @_typing.final
 class Fence(_message.Message):

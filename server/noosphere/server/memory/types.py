@@ -6,13 +6,19 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from noosphere.consistency import (
+    EVERYTHING,
+    NOTHING_SEEN,
     CausalContext,
+    CausalToken,
     Dot,
     Event,
+    Guard,
     Precondition,
     Put,
+    ReadSet,
     Record,
     RequestRef,
+    StaleEntry,
     seen_by_reader,
 )
 from noosphere.consistency.merge import MergeOp
@@ -22,12 +28,36 @@ from ..ports.store import CollectionStamps, Fence
 
 
 @dataclass(frozen=True, slots=True)
+class Tokens:
+    """What a call presents of what its caller has seen, and what it wants to be told.
+
+    Attributes:
+        causal: the presented causal tokens, merged.
+        read_set: what the caller's model saw.
+        guards: what of it must not have changed; everything, if none is named.
+        warn: write all the same and report what changed.
+        allow_checked: guards outside the written namespace may be checked just before the commit.
+        record: extend the read set by what this call reads.
+        want_causal: return a causal token.
+    """
+
+    causal: CausalToken = NOTHING_SEEN
+    read_set: ReadSet | None = None
+    guards: tuple[Guard, ...] = EVERYTHING
+    warn: bool = False
+    allow_checked: bool = False
+    record: bool = False
+    want_causal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """Who calls, and under which id."""
 
     incarnation: Incarnation | None = None
     request: RequestRef | None = None
     fences: tuple[Fence, ...] = ()
+    tokens: Tokens | None = None
 
     @property
     def actor(self) -> str:

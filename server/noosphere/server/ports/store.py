@@ -18,7 +18,7 @@ from enum import Enum
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from noosphere.consistency import Cut, Remembered, RequestRef
+from noosphere.consistency import Cut, Remembered, RequestRef, StampMode
 
 STORAGE_ID_BYTES = 10
 
@@ -115,13 +115,6 @@ class KeyCheck(NamedTuple):
     key: str
     revision: int
     live: bool
-
-
-class StampMode(Enum):
-    """Which stamp of a collection a check compares."""
-
-    CHANGED = "changed"
-    MEMBERS = "members"
 
 
 class CollectionCheck(NamedTuple):

@@ -1,0 +1,265 @@
+"""Read sets: what a model saw before it decided, so that its decision is written only if that still holds.
+
+A read-set token records, by namespace, the keys with the versions that were read and the collections with
+the stamps that they had. Committing against it validates what is guarded, inside the commit for the
+namespace that is written. So "the state that the model saw is still the newest when its decision is
+written" survives a slow model call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import NamedTuple
+
+from .errors import Refusal, invalid, too_large
+from .limits import GUARDS_MAX, READ_SET_ENTRIES_MAX, READ_SET_NAMESPACES_MAX
+from .names import check_collection, check_key
+from .revision import NEVER_MS, REVISION_MAX
+from .tokens import TokenKind, seal, unseal
+
+
+class StampMode(StrEnum):
+    """Which stamp of a collection a read depends on."""
+
+    CHANGED = "changed"
+    """Any change of a record in it: the reader used the values."""
+    MEMBERS = "members"
+    """Records that appeared or vanished: the reader used the list of keys."""
+
+
+class KeySeen(NamedTuple):
+    """A key as it was read: its version (0 without a live value) and when the value ends."""
+
+    version: int
+    expires_at_ms: int = NEVER_MS
+
+
+class CollectionSeen(NamedTuple):
+    """A collection as it was read: its stamp, and the first end of life among what was listed."""
+
+    stamp: int
+    expires_at_ms: int = NEVER_MS
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceSeen:
+    """What was seen of one namespace, all of it at revision ``revision`` or later.
+
+    Attributes:
+        revision: the oldest head at which something here was read.
+        keys: by key.
+        collections: by collection and mode.
+    """
+
+    revision: int
+    keys: Mapping[str, KeySeen] = field(default_factory=dict)
+    collections: Mapping[tuple[str, StampMode], CollectionSeen] = field(default_factory=dict)
+
+
+class Guard(NamedTuple):
+    """What must not have changed: one key, or everything below a collection (``prefix`` ends in ``/``).
+
+    The empty prefix guards everything that was read; an empty namespace means any.
+    """
+
+    prefix: str
+    namespace: str = ""
+
+    def covers(self, namespace: str, name: str) -> bool:
+        """Tells whether a key or collection is guarded."""
+        if self.namespace and self.namespace != namespace:
+            return False
+        if not self.prefix or self.prefix.endswith("/"):
+            return name.startswith(self.prefix)
+        return name == self.prefix
+
+    def check(self) -> None:
+        """Checks the guard's form.
+
+        Raises:
+            Refusal: INVALID_FIELD or VALUE_TOO_LARGE.
+        """
+        if self.prefix.endswith("/"):
+            check_collection(self.prefix, "guards.prefix")
+        elif self.prefix:
+            check_key(self.prefix, "guards.prefix")
+
+
+EVERYTHING = (Guard(""),)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSet:
+    """What a model saw, by namespace; at most 8 namespaces and 1,024 entries."""
+
+    namespaces: Mapping[str, NamespaceSeen] = field(default_factory=dict)
+
+    def with_key(self, namespace: str, head: int, key: str, seen: KeySeen) -> ReadSet:
+        """Returns the set with one more key. Of a key read twice the earlier version counts.
+
+        Raises:
+            Refusal: VALUE_TOO_LARGE.
+        """
+        part = self._part(namespace, head)
+        if key in part.keys:
+            return self
+        return self._with(namespace, replace(part, keys={**part.keys, key: seen}))
+
+    def with_keys(self, namespace: str, head: int, keys: Mapping[str, KeySeen]) -> ReadSet:
+        """Returns the set with more keys, as :meth:`with_key`.
+
+        Raises:
+            Refusal: VALUE_TOO_LARGE.
+        """
+        part = self._part(namespace, head)
+        return self._with(namespace, replace(part, keys={**keys, **part.keys}))
+
+    def with_collection(
+        self, namespace: str, head: int, collection: str, mode: StampMode, seen: CollectionSeen
+    ) -> ReadSet:
+        """Returns the set with one more collection. Of one read twice the earlier stamp counts.
+
+        Raises:
+            Refusal: VALUE_TOO_LARGE.
+        """
+        part = self._part(namespace, head)
+        held = part.collections.get((collection, mode))
+        if held is not None:
+            # A later page has the same stamp if nothing happened; its values may end earlier.
+            seen = CollectionSeen(held.stamp, min(held.expires_at_ms, seen.expires_at_ms))
+        return self._with(namespace, replace(part, collections={**part.collections, (collection, mode): seen}))
+
+    def guarded(self, guards: Iterable[Guard]) -> ReadSet:
+        """Returns the part of the set that ``guards`` cover."""
+        guards = tuple(guards)
+
+        def covered(namespace: str, name: str) -> bool:
+            return any(guard.covers(namespace, name) for guard in guards)
+
+        parts = {
+            namespace: NamespaceSeen(
+                part.revision,
+                {key: seen for key, seen in part.keys.items() if covered(namespace, key)},
+                {name: seen for name, seen in part.collections.items() if covered(namespace, name[0])},
+            )
+            for namespace, part in self.namespaces.items()
+        }
+        return ReadSet({name: part for name, part in parts.items() if part.keys or part.collections})
+
+    @property
+    def not_after_ms(self) -> int:
+        """The earliest end of life among everything in the set, ``NEVER_MS`` if nothing ends."""
+        ends = [s.expires_at_ms for part in self.namespaces.values() for s in part.keys.values()]
+        ends += [s.expires_at_ms for part in self.namespaces.values() for s in part.collections.values()]
+        return min(ends, default=NEVER_MS)
+
+    def revisions(self) -> Iterator[tuple[str, int]]:
+        """Yields every revision that the set presents, with its namespace."""
+        for namespace, part in self.namespaces.items():
+            yield namespace, part.revision
+            for key_seen in part.keys.values():
+                yield namespace, key_seen.version
+            for collection_seen in part.collections.values():
+                yield namespace, collection_seen.stamp
+
+    def advanced(
+        self,
+        namespace: str,
+        keys: Mapping[str, KeySeen],
+        collections: Mapping[tuple[str, StampMode], int],
+    ) -> ReadSet:
+        """Returns the set advanced over the reader's own commit.
+
+        Only what was still as it had been seen, checked in that same commit, may be advanced: otherwise a
+        change by somebody else would be hidden.
+
+        Args:
+            namespace: what was written.
+            keys: what the commit left behind, by key.
+            collections: the new stamps.
+        """
+        part = self.namespaces.get(namespace)
+        if part is None:
+            return self
+        moved = {name: seen._replace(stamp=collections.get(name, seen.stamp)) for name, seen in part.collections.items()}
+        new_keys = {key: keys.get(key, seen) for key, seen in part.keys.items()}
+        return ReadSet({**self.namespaces, namespace: NamespaceSeen(part.revision, new_keys, moved)})
+
+    def _part(self, namespace: str, head: int) -> NamespaceSeen:
+        part = self.namespaces.get(namespace)
+        if part is None:
+            return NamespaceSeen(head)
+        return part if part.revision <= head else replace(part, revision=head)
+
+    def _with(self, namespace: str, part: NamespaceSeen) -> ReadSet:
+        parts = {**self.namespaces, namespace: part}
+        if len(parts) > READ_SET_NAMESPACES_MAX:
+            raise too_large("read_set_token", len(parts), READ_SET_NAMESPACES_MAX, "namespaces")
+        entries = sum(len(p.keys) + len(p.collections) for p in parts.values())
+        if entries > READ_SET_ENTRIES_MAX:
+            raise too_large("read_set_token", entries, READ_SET_ENTRIES_MAX, "entries")
+        return ReadSet(parts)
+
+
+NOTHING_READ = ReadSet()
+
+
+def check_guards(guards: tuple[Guard, ...]) -> None:
+    """Checks the guards of a commit.
+
+    Raises:
+        Refusal: INVALID_FIELD or VALUE_TOO_LARGE.
+    """
+    if len(guards) > GUARDS_MAX:
+        raise too_large("guards", len(guards), GUARDS_MAX, "entries")
+    for guard in guards:
+        guard.check()
+
+
+def encode_read_set(read_set: ReadSet) -> bytes:
+    """Returns the token of a read set."""
+    body = [
+        [
+            namespace,
+            part.revision,
+            [[key, *seen] for key, seen in part.keys.items()],
+            [[collection, mode.value, *seen] for (collection, mode), seen in part.collections.items()],
+        ]
+        for namespace, part in read_set.namespaces.items()
+    ]
+    return seal(TokenKind.READ_SET, json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+def decode_read_set(token: bytes, field_name: str = "read_set_token") -> ReadSet:
+    """Returns the read set in a token.
+
+    Raises:
+        Refusal: INVALID_FIELD (damaged, another kind, a newer format) or VALUE_TOO_LARGE.
+    """
+    payload = unseal(TokenKind.READ_SET, token, field_name)
+    try:
+        read_set = NOTHING_READ
+        for namespace, revision, keys, collections in json.loads(payload):
+            part = NamespaceSeen(
+                _number(revision),
+                {str(key): KeySeen(_number(version), _number(end)) for key, version, end in keys},
+                {
+                    (str(name), StampMode(mode)): CollectionSeen(_number(stamp), _number(end))
+                    for name, mode, stamp, end in collections
+                },
+            )
+            read_set = read_set._with(str(namespace), part)
+    except Refusal:
+        raise
+    except (ValueError, TypeError, RecursionError):
+        raise invalid(field_name, "is damaged or not a token") from None
+    return read_set
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= REVISION_MAX:
+        raise ValueError(f"{value!r} is not a revision")
+    return value
