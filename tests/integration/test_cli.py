@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cli import SECONDS_MAX, Cli, holds
+from tests.support.cli import SECONDS_MAX, Cli, Done, holds
 from tests.support.process import NOOSPHERE, ServerProcess
 
 from noosphere.client import connect
@@ -462,3 +462,40 @@ def test_shells_can_complete(cli: Cli, shell: str, tmp_path: Path) -> None:
         completed = cli.run(environment=request)
         assert completed.code == 0
         assert [word for word in expected if word not in completed.text] == []
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, Path]:
+    """A demo with as little work as shows that every part is wired; the demo itself has its own tests."""
+    history = tmp_path_factory.mktemp("demo") / "history.jsonl"
+    small = ("--agents", "2", "--sections", "6", "--think-ms", "20", "--min-conflicts", "1")
+    return Cli().run("demo", "--json", "--history", str(history), *small), history
+
+
+def test_a_demo_leaves_a_history_that_can_be_checked(cli: Cli, demo: tuple[Done, Path]) -> None:
+    done, history = demo
+    found = done.json
+    holds(shapes.DemoShape, found)
+    # So small a demo may meet no contention at all, and must then say that it has shown nothing.
+    assert (done.code, done.err) == (0 if found["ok"] else 5, "")
+    assert (found["lost_updates"], found["duplicate_completions"], found["completed"]) == (0, 0, 6)
+    checked, wrong, missing = cli.run_all(
+        ["check", str(history), "--json"], ["demo", "--agents", "99"], ["check", "/nowhere"]
+    )
+    assert checked.code == 0
+    holds(shapes.VerdictShape, checked.json)
+    assert checked.json["figures"]["commits"] == found["history"]["commits"]
+    assert (wrong.code, wrong.error) == (2, "--agents: 99 is not between 2 and 32")
+    assert (missing.code, missing.error) == (2, "/nowhere: No such file or directory")
+
+
+def test_a_false_history_is_found_out(cli: Cli, demo: tuple[Done, Path], tmp_path: Path) -> None:
+    lines = demo[1].read_text().splitlines(keepends=True)
+    # A server that had never made this write could not have given the answers that follow.
+    put = next(number for number, line in enumerate(lines) if '"put"' in line)
+    forged = tmp_path / "forged.jsonl"
+    forged.write_text("".join(lines[:put] + lines[put + 1 :]))
+    done = cli.run("check", str(forged), "--json")
+    assert done.code == 5
+    holds(shapes.VerdictShape, done.json)
+    assert done.json["status"] == "invalid"

@@ -98,7 +98,7 @@ class ScriptedServer:
         """Drops the steps of a method that were not played."""
         self._steps[method].clear()
 
-    def script_watch(self, *streams: Sequence[Message | Fault | Silence]) -> None:
+    def script_watch(self, *streams: Sequence[Any]) -> None:
         """Appends streams; each is a sequence of messages that may end in a fault or in silence."""
         self._steps["Watch"].extend(streams)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from google.protobuf.message import Message
 from tests.unit.client_support import (
     Fault,
     ManualTime,
@@ -173,6 +174,31 @@ async def test_a_lease_in_doubt_ends_the_body_in_time(
     with pytest.raises(ClaimLost, match="could not be renewed within its lease of 30 s"):
         await work_while_time_passes(board, time)
     assert time.clock() - began == pytest.approx(LEASE)
+
+
+@pytest.mark.parametrize("slow", ["ClaimNext", "Renew"])
+async def test_the_lease_counts_from_before_its_request_was_sent(
+    server: ScriptedServer, board: Board[Any], time: ManualTime, slow: str
+) -> None:
+    """The answer takes 6 s, all of which the server may have counted already."""
+    sent: list[float] = []
+
+    def answer(reply: Message) -> Callable[[Any], Message]:
+        def step(_: Any) -> Message:
+            sent.append(time.clock())
+            if slow in type(reply).__name__:
+                time.advance(6.0)
+            return reply
+
+        return step
+
+    server.script("ClaimNext", answer(claimed()))
+    if slow == "Renew":
+        server.script("Renew", answer(RENEWED))
+    server.script("Renew", *[Fault("INTERNAL")] * 200)
+    with pytest.raises(ClaimLost, match="could not be renewed"):
+        await work_while_time_passes(board, time)
+    assert time.clock() == pytest.approx(sent[-1] + LEASE)
 
 
 async def tick(time: ManualTime) -> None:

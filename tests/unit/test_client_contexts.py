@@ -55,6 +55,8 @@ async def test_two_tasks_on_one_key_cannot_use_what_the_other_read(server: Scrip
     sent = [request.put.precondition for request in server.requests["Put"]]
     assert [precondition.context.prefix for precondition in sent] == [20, 10]
     assert not any(precondition.HasField("expected_version") for precondition in sent)
+    # A refusal then comes with the record as it is now, so nobody has to read again.
+    assert all(request.return_current for request in server.requests["Put"])
 
 
 async def test_a_put_without_a_record_claims_to_have_seen_nothing(server: ScriptedServer, client: Client) -> None:

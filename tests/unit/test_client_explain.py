@@ -167,6 +167,19 @@ def test_a_long_value_is_cut_with_its_size() -> None:
     assert shown.endswith("...[902 bytes]")
 
 
+def test_long_values_share_the_room() -> None:
+    def payload(letter: str) -> Payload:
+        return Payload(json.dumps(letter * 500).encode(), Encoding.JSON)
+
+    conflict: Conflict[Any] = Conflict(
+        "", namespace="shared/launch", key="k", theirs=record("k", payload("t")), mine=payload("m")
+    )
+    shown = conflict.explain(400).split("`")
+    theirs, mine = shown[3].count("t"), shown[5].count("m")
+    assert min(theirs, mine) > 100
+    assert abs(theirs - mine) <= 2
+
+
 @given(st.text())
 def test_escaped_text_is_printable_and_read_back_as_it_was(text: str) -> None:
     shown = escape(json.dumps(text, ensure_ascii=False))

@@ -15,6 +15,7 @@ from tests.unit.client_support import (
     Fault,
     ManualTime,
     ScriptedServer,
+    Silence,
     live_record,
     manual_transport,
     scripted_server,
@@ -125,8 +126,10 @@ LOST = [
 async def test_a_lost_stream_goes_on_after_the_last_delivered_batch(
     server: ScriptedServer, space: Namespace, fault: Fault | None
 ) -> None:
-    ending: list[Fault] = [] if fault is None else [fault]
-    server.script_watch([change(11), change(12), *ending], [change(13), SILENCE])
+    stream: list[Message | Fault | Silence] = [change(11), change(12)]
+    if fault is not None:
+        stream.append(fault)
+    server.script_watch(stream, [change(13), SILENCE])
     async with space.watch(after=10) as batches:
         taken = await take(batches, 3)
     assert [batch.revision for batch in taken] == [11, 12, 13]

@@ -196,6 +196,7 @@ class Watch(Generic[T]):
             )
             for record in records
         )
+        # Also backwards: after an epoch, new revisions may be lower than lost ones that were delivered.
         self._delivered = message.head
         self._move(message, message.head)
         return WatchBatch(self._snapshot_kind, message.head, events, self._resume or b"", message.head)
@@ -211,7 +212,6 @@ class Watch(Generic[T]):
         """Goes back to a snapshot, which will be delivered as ``reset``."""
         self._resume, self._after, self._snapshot = None, None, True
         self._snapshot_kind = "reset"
-        self._delivered = 0
         self._collected = []
 
     def _after_failure(self, failure: Failure) -> WatchBatch[T] | None:

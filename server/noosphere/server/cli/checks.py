@@ -1,4 +1,4 @@
-"""`noosphere check` and `demo`."""
+"""`noosphere demo` and `check`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,60 @@ from typing import Annotated
 import typer
 
 from .common import JsonOption, common
+from .exits import usage
 
 app = typer.Typer()
+
+
+@app.command()
+def demo(
+    ctx: typer.Context,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE", help="Texts, or folders of them. [default: noosphere's own documentation]"),
+    ] = None,
+    history: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep a record of every call, for `noosphere check`.")
+    ] = None,
+    agents: Annotated[int, typer.Option(metavar="N", help="How many agent processes, 2 to 32.")] = 8,
+    seed: Annotated[int, typer.Option(metavar="N", help="Decides who thinks how long, and who is killed.")] = 1,
+    think_ms: Annotated[float, typer.Option(metavar="MS", help="Median of a simulated thought, up to 2000.")] = 60.0,
+    sections: Annotated[
+        int | None, typer.Option(metavar="N", help="Work on the first N sections only. [default: all]")
+    ] = None,
+    min_conflicts: Annotated[
+        int, typer.Option(metavar="N", help="Fewer conflicts than this, and the demo has shown nothing.")
+    ] = 100,
+    server: Annotated[
+        str | None,
+        typer.Option("--server", metavar="HOST:PORT", help="Use this server. [default: one of the demo's own]"),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let several agent processes do one job under contention, and count lost updates. JSON: Demo.
+
+    They claim sections of a text and build one outline, term index and tally; one of them is killed half way. The
+    outcome is compared with what one process alone would have made. A control group writes blindly beside them.
+
+    Exit code 0: nothing was lost; 5: something was, or the contention was not real.
+    """
+    from noosphere.server.demo import DemoSettings, run_demo
+
+    options = common(ctx, server, as_json)
+    try:
+        settings = DemoSettings(
+            files=tuple(files or ()),
+            server=options.server,
+            history=history,
+            agents=agents,
+            seed=seed,
+            think_ms=think_ms,
+            sections_max=sections,
+            conflicts_min=min_conflicts,
+        )
+    except ValueError as error:
+        raise usage(f"--{error}") from None
+    raise typer.Exit(run_demo(settings, options.as_json))
 
 
 @app.command()
@@ -18,7 +70,7 @@ def check(
     history: Annotated[Path, typer.Argument(metavar="FILE", help="A recorded history.", show_default=False)],
     as_json: JsonOption = False,
 ) -> None:
-    """Judge a recorded history independently of the server that made it.
+    """Judge a recorded history independently of the server that made it. JSON: Verdict.
 
     Exit code 0: valid; 5: a violation, or undecided; 2: the file cannot be read.
     """

@@ -219,6 +219,49 @@ class KeyShape(TypedDict):
     origin: Annotated[str, "`default`, the file, the environment variable or the flag."]
 
 
+class DemoShape(TypedDict):
+    """What came of a demo."""
+
+    ok: Annotated[bool, "Whether nothing was lost, and the contention was real."]
+    failures: Annotated[list[str], "What does not hold."]
+    source: Annotated[str, "Where the text came from."]
+    agents: Annotated[int, "How many agent processes."]
+    seconds: Annotated[float, "How long they worked."]
+    lost_updates: Annotated[int, "Parts of the serial result that are missing."]
+    duplicate_completions: Annotated[int, "Tasks that were completed more than once."]
+    conflicts: Annotated[dict[str, Any], "How many were met and resolved, on which records, in how many attempts."]
+    serial: Annotated[dict[str, int], "What one process alone makes of the text."]
+    shared: Annotated[dict[str, int], "What the agents made of it."]
+    completed: Annotated[int, "Completed tasks."]
+    completed_by_agent: Annotated[dict[str, int], "The same by agent."]
+    takeover: Annotated[dict[str, Any] | None, "Which task of the killed agent was taken over, by whom, how soon."]
+    counted_again: Annotated[int, "Sections done again whose counting was found done."]
+    claims_lost: Annotated[int, "Completions that were refused because somebody else held the task."]
+    control: Annotated[dict[str, int], "What blind writes lost in the same time."]
+    history: Annotated[dict[str, Any], "The checker's verdict on the recorded calls."]
+
+
+class ViolationShape(TypedDict):
+    """A contradiction in a history."""
+
+    kind: Annotated[str, "What went wrong, e.g. `lost update`."]
+    checker: Annotated[str, "Which of the checkers found it."]
+    namespace: Annotated[str, "Where."]
+    keys: Annotated[list[str], "The keys concerned."]
+    text: Annotated[str, "What contradicts what."]
+    calls: Annotated[list[Any], "The calls that show it, as `process` and `call`."]
+
+
+class VerdictShape(TypedDict):
+    """A checker's verdict on a history."""
+
+    status: Annotated[str, "`valid`, `invalid` or `undecided`."]
+    violations: Annotated[list[ViolationShape], "Contradictions."]
+    undecided: Annotated[list[str], "Where a search met its bound."]
+    notes: Annotated[list[str], "What else is worth knowing."]
+    figures: Annotated[dict[str, Any], "What the history contains."]
+
+
 class VersionShape(TypedDict):
     """The program's version."""
 

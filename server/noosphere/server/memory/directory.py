@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from noosphere.consistency import NEVER_MS, Reason, Refusal
+from noosphere.consistency import NEVER_MS, Reason, Refusal, next_revision
 
 from ..ports.store import Commit, Committed, Failed, KeyCheck, Mutation, NamespaceRef, WorkingStore
 
@@ -72,7 +72,10 @@ class Directory:
                 mutations=(
                     Mutation(
                         key=deleted.name,
-                        data=msgspec.msgpack.encode(_Entry(deleted.generation + 1, head)),
+                        # Not the old head itself: whoever read at that has not seen the deletion after it.
+                        data=msgspec.msgpack.encode(
+                            _Entry(deleted.generation + 1, next_revision(head, read.view.epoch))
+                        ),
                         live_until_ms=NEVER_MS,
                         due_ms=NEVER_MS,
                         members=entry is None,

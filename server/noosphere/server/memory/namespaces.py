@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from noosphere.consistency import (
+    ConflictInfo,
     NamePattern,
     NamespacePolicy,
     Reason,
@@ -12,10 +13,10 @@ from noosphere.consistency import (
     check_namespace,
 )
 
-from ..ports.store import Commit, Committed, Dropped, NamespaceRef, NamespaceStats
+from ..ports.store import Commit, Committed, Dropped, FailureKind, NamespaceRef, NamespaceStats
 from .access import may_access
 from .admission import require_writer
-from .core import Core
+from .core import Core, located
 from .directory import SYSTEM_PREFIX
 from .reads import check_page_size
 from .types import Call
@@ -120,13 +121,16 @@ class Namespaces:
             Refusal: INVALID_FIELD, NAMESPACE_NOT_FOUND, NAMESPACE_DELETED, VERSION_MISMATCH.
         """
         described = await self.get(namespace)
-        if described.stats.view.deleted:
-            raise Refusal(Reason.NAMESPACE_DELETED, f"namespace {namespace!r} is already deleted")
         result = await self._core.store.drop(described.ref, expected_head)
-        if not isinstance(result, Dropped):
-            head = described.stats.view.head
-            raise Refusal(Reason.VERSION_MISMATCH, f"namespace {namespace!r} has head {head}, not {expected_head}")
-        return result
+        if isinstance(result, Dropped):
+            return result
+        (failure,) = result.failures
+        if failure.kind is FailureKind.DELETED:
+            refusal = Refusal(Reason.NAMESPACE_DELETED, f"namespace {namespace!r} is already deleted")
+        else:
+            message = f"namespace {namespace!r} has head {failure.actual}, not {expected_head}"
+            refusal = Refusal(Reason.VERSION_MISMATCH, message, ConflictInfo("", failure.actual))
+        raise located(refusal, namespace, failure.actual)
 
     async def set_policy(self, pattern: NamePattern, policy: NamespacePolicy | None) -> int:
         """Sets or removes the rules of every namespace that matches; returns the configuration version.
