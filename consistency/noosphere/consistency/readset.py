@@ -156,14 +156,13 @@ class ReadSet:
         ends += [s.expires_at_ms for part in self.namespaces.values() for s in part.collections.values()]
         return min(ends, default=NEVER_MS)
 
-    def revisions(self) -> Iterator[tuple[str, int]]:
-        """Yields every revision that the set presents, with its namespace."""
-        for namespace, part in self.namespaces.items():
-            yield namespace, part.revision
-            for key_seen in part.keys.values():
-                yield namespace, key_seen.version
-            for collection_seen in part.collections.values():
-                yield namespace, collection_seen.stamp
+    def revisions_of(self, namespace: str) -> Iterator[int]:
+        """Yields every revision of ``namespace`` that the set names."""
+        part = self.namespaces.get(namespace)
+        if part is not None:
+            yield part.revision
+            yield from (seen.version for seen in part.keys.values())
+            yield from (seen.stamp for seen in part.collections.values())
 
     def advanced(
         self,
@@ -184,7 +183,9 @@ class ReadSet:
         part = self.namespaces.get(namespace)
         if part is None:
             return self
-        moved = {name: seen._replace(stamp=collections.get(name, seen.stamp)) for name, seen in part.collections.items()}
+        moved = {
+            name: seen._replace(stamp=collections.get(name, seen.stamp)) for name, seen in part.collections.items()
+        }
         new_keys = {key: keys.get(key, seen) for key, seen in part.keys.items()}
         return ReadSet({**self.namespaces, namespace: NamespaceSeen(part.revision, new_keys, moved)})
 

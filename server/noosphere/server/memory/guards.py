@@ -27,7 +27,7 @@ from noosphere.consistency import (
 )
 from noosphere.consistency.limits import STALE_CHANGES_SHOWN_MAX, STALE_ENTRIES_SHOWN_MAX
 
-from ..ports.store import Check, Changes, CollectionCheck, KeyCheck, NamespaceRef, NamespaceView
+from ..ports.store import Changes, Check, CollectionCheck, KeyCheck, NamespaceRef, NamespaceView
 from .codec import decode_entry, decode_events
 from .core import Core, deleted, state_of
 from .types import Call
@@ -117,9 +117,7 @@ async def validate(core: Core, call: Call, ref: NamespaceRef, written: Iterable[
     if stale and not tokens.warn:
         raise stale_read_set(stale)
     ends_ms = guarded.not_after_ms
-    return Validation(
-        tuple(checks), None if ends_ms == NEVER_MS or stale else ends_ms, tuple(stale), frozenset(valid)
-    )
+    return Validation(tuple(checks), None if ends_ms == NEVER_MS or stale else ends_ms, tuple(stale), frozenset(valid))
 
 
 async def look(core: Core, ref: NamespaceRef, seen: NamespaceSeen, *, accepted: bool) -> Present:
@@ -196,9 +194,13 @@ def advance(
     own = read_set.namespaces.get(namespace)
     if own is None or not revision:
         return read_set
-    keys = {key: after for key, (before, after) in written.items() if key in own.keys and own.keys[key].version == before}
+    keys = {
+        key: after for key, (before, after) in written.items() if key in own.keys and own.keys[key].version == before
+    }
     touched = {collection for key in written for collection in ancestors(key)}
-    lively = {c for key, (before, after) in written.items() if bool(before) is not bool(after.version) for c in ancestors(key)}
+    lively = {
+        c for key, (before, after) in written.items() if bool(before) is not bool(after.version) for c in ancestors(key)
+    }
     collections = {
         (name, mode): revision
         for name, mode in validation.valid

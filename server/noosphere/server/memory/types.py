@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -59,6 +60,16 @@ class Call:
     fences: tuple[Fence, ...] = ()
     tokens: Tokens | None = None
 
+    def presents(self, namespace: str) -> Iterator[int]:
+        """Yields every revision of ``namespace`` that the call's tokens name."""
+        if self.tokens is None:
+            return
+        revision = self.tokens.causal.revisions.get(namespace)
+        if revision is not None:
+            yield revision
+        if self.tokens.read_set is not None:
+            yield from self.tokens.read_set.revisions_of(namespace)
+
     @property
     def actor(self) -> str:
         """The caller as ``agent#incarnation``, empty for an anonymous reader."""
@@ -88,10 +99,11 @@ class RecordView(NamedTuple):
 
 
 class ReadReply(NamedTuple):
-    """Views of one head."""
+    """Views of one head, and the caller's read set extended by them if that was asked for."""
 
     records: tuple[RecordView, ...]
     head: int
+    read_set: ReadSet | None = None
 
 
 class ListReply(NamedTuple):
@@ -101,6 +113,7 @@ class ListReply(NamedTuple):
     head: int
     next_key: str | None
     stamps: CollectionStamps
+    read_set: ReadSet | None = None
 
 
 class PutOp(NamedTuple):
@@ -157,6 +170,10 @@ class WriteReply(NamedTuple):
     results: tuple[AppliedOp, ...]
     head: int
     replayed: bool
+    read_set: ReadSet | None = None
+    """The caller's read set, advanced over what was written."""
+    stale: tuple[StaleEntry, ...] = ()
+    """What was stale and was overruled."""
 
 
 class ClaimReply(NamedTuple):

@@ -7,14 +7,22 @@ number of times. A refusal is sent only after everything it depends on is synced
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 from noosphere.consistency import (
+    NEVER_MS,
+    UNCONDITIONAL,
     CausalContext,
     Circumstances,
     Decision,
+    KeySeen,
     NamespacePolicy,
     PartFailure,
+    Precondition,
+    ReadSet,
     Reason,
     Record,
     Refusal,
@@ -26,6 +34,7 @@ from noosphere.consistency import (
     decide_put,
     exhausted,
     fingerprint,
+    invalid,
     seen_by_reader,
 )
 from noosphere.consistency.errors import ConflictInfo
@@ -46,6 +55,7 @@ from .admission import (
 from .codec import decode_entry
 from .core import Core
 from .expiry import key_check, mutation
+from .guards import Validation, advance, validate
 from .remembered import OpMemory, decode_reply, encode_reply
 from .types import AppliedOp, Call, Compare, DeleteOp, MergeOperation, PutOp, WriteOp, WriteReply
 
@@ -72,6 +82,7 @@ class _Attempt(NamedTuple):
     policy: NamespacePolicy
     config_version: int
     fences: tuple[Fence, ...]
+    validation: Validation
 
 
 class Writes:
@@ -115,6 +126,25 @@ class Writes:
         check_transaction(compares, ops)
         return await self._write(call, namespace, "transact", ops, compares)
 
+    async def commit(
+        self, call: Call, namespace: str, compares: tuple[Compare, ...], ops: tuple[WriteOp, ...]
+    ) -> WriteReply:
+        """Applies all operations at one revision if what the caller's model saw still holds, else nothing.
+
+        A put or delete without a precondition replaces what the read set saw of its key.
+
+        Raises:
+            Refusal: STALE_READ_SET, UNCHECKABLE_GUARD; else as for :meth:`transact`.
+        """
+        tokens = call.tokens
+        if tokens is None or tokens.read_set is None:
+            raise invalid("call.read_set_token", "is required in a commit; reads with record_read_set return one")
+        check_transaction(compares, ops)
+        seen = tokens.read_set.namespaces.get(namespace)
+        if seen is not None:
+            ops = tuple(_on_what_was_seen(op, seen.keys, tokens.warn) for op in ops)
+        return await self._write(call, namespace, "commit", ops, compares)
+
     async def _write(
         self,
         call: Call,
@@ -129,7 +159,7 @@ class Writes:
             check_op(op)
         keys = tuple(dict.fromkeys([*(op.key for op in ops), *(compare.key for compare in compares)]))
         meaning = b"" if call.request is None else fingerprint(method, namespace, compares, ops)
-        job = _Job(call, namespace, ops, compares, keys, meaning, method == "transact")
+        job = _Job(call, namespace, ops, compares, keys, meaning, method in {"transact", "commit"})
         ref = await self._core.locate(namespace)
         for _ in range(ATTEMPTS_MAX):
             result = await self._attempt(ref, job)
@@ -165,13 +195,14 @@ class Writes:
                 read,
                 job.meaning,
                 fences,
-                presented(job.ops, job.compares),
+                chain(presented(job.ops, job.compares), call.presents(job.namespace)),
                 size_limits(job.ops, rules.policy),
             )
             if replay is not None:
-                return await self._replay(ref, replay)
+                return await self._replay(ref, job, replay)
+            validation = await validate(core, call, ref, [op.key for op in job.ops])
             records = {k: decode_entry(e) for k, e in zip(job.keys, read.entries, strict=True)}
-            attempt = _Attempt(read, records, rules.policy, rules.config_version, fences)
+            attempt = _Attempt(read, records, rules.policy, rules.config_version, fences, validation)
             decisions = self._decide(job, attempt)
             await self._check_room(ref, job, attempt, decisions)
         except Refusal as refusal:
@@ -180,17 +211,15 @@ class Writes:
             await core.store.settle(ref)
             now_ms, head = read.view.now_ms, read.view.head
             results = tuple(AppliedOp(0, seen_by_reader(records[op.key], now_ms, head)) for op in job.ops)
-            return WriteReply(0, results, read.view.head, False)
+            return WriteReply(0, results, read.view.head, False, _read_set_of(call), validation.stale)
         result = await carry_out(core, ref, self._commit(job, attempt, decisions), read.view.head)
         if isinstance(result, Committed):
-            return WriteReply(
-                result.revision,
-                tuple(_applied(decision, result.revision) for decision in decisions),
-                result.revision,
-                False,
-            )
+            revision = result.revision
+            results = tuple(_applied(decision, revision) for decision in decisions)
+            read_set = _advanced(job, attempt, decisions, revision)
+            return WriteReply(revision, results, revision, False, read_set, validation.stale)
         if isinstance(result, Replayed):
-            return await self._replay(ref, result.remembered)
+            return await self._replay(ref, job, result.remembered)
         try:
             return await after_failure(core, ref, result, call)
         except Refusal as refusal:
@@ -237,6 +266,8 @@ class Writes:
         view = attempt.read.view
         # A value that ends between this decision and the commit would have been decided on differently.
         expiries = [r.next_expiry_ms for r in attempt.records.values() if r is not None]
+        if attempt.validation.not_after_ms is not None:
+            expiries.append(attempt.validation.not_after_ms)
         request = None
         if job.call.request is not None:
             reply = encode_reply([_memory(decision) for decision in decisions])
@@ -246,7 +277,8 @@ class Writes:
             config_version=attempt.config_version,
             checks=tuple(
                 key_check(key, entry, view.now_ms) for key, entry in zip(job.keys, attempt.read.entries, strict=True)
-            ),
+            )
+            + attempt.validation.checks,
             mutations=tuple(
                 mutation(op.key, decision, attempt.policy.tombstone_retention_ms)
                 for op, decision in zip(job.ops, decisions, strict=True)
@@ -257,10 +289,47 @@ class Writes:
             not_after_ms=min((e for e in expiries if e > view.now_ms), default=None),
         )
 
-    async def _replay(self, ref: NamespaceRef, remembered: Remembered) -> WriteReply:
+    async def _replay(self, ref: NamespaceRef, job: _Job, remembered: Remembered) -> WriteReply:
         await self._core.store.settle(ref)
         head = (await self._core.store.read(ref, ())).view.head
-        return WriteReply(remembered.revision, decode_reply(remembered), head, True)
+        # The read set is handed back as it was: what the first execution had checked is not remembered, and
+        # a set that claims too little only makes its reader look again.
+        return WriteReply(remembered.revision, decode_reply(remembered), head, True, _read_set_of(job.call))
+
+
+def _read_set_of(call: Call) -> ReadSet | None:
+    return None if call.tokens is None else call.tokens.read_set
+
+
+def _on_what_was_seen(op: WriteOp, keys: Mapping[str, KeySeen], warn: bool) -> WriteOp:
+    """Returns a put or delete with the precondition that its read set implies."""
+    seen = keys.get(op.key)
+    if seen is None or isinstance(op, MergeOperation):
+        return op
+    when = Precondition(blind=True) if warn else Precondition(expected_version=seen.version)
+    if isinstance(op, PutOp) and op.put.precondition == UNCONDITIONAL:
+        return PutOp(op.key, replace(op.put, precondition=when))
+    if isinstance(op, DeleteOp) and op.precondition == UNCONDITIONAL:
+        return DeleteOp(op.key, when)
+    return op
+
+
+def _advanced(job: _Job, attempt: _Attempt, decisions: list[Decision], revision: int) -> ReadSet | None:
+    read_set = _read_set_of(job.call)
+    if read_set is None:
+        return None
+    now_ms = attempt.read.view.now_ms
+    written: dict[str, tuple[int, KeySeen]] = {}
+    for op, decision in zip(job.ops, decisions, strict=True):
+        before, after = attempt.records[op.key], decision.record
+        if decision.noop or after is None:
+            continue
+        version = 0 if before is None else before.version(now_ms)
+        # A version of siblings that the writer has not read is nothing that its model has seen.
+        left = revision if decision.sole and after.live(now_ms) else 0
+        if left or not after.live(now_ms):
+            written[op.key] = (version, KeySeen(left, after.next_expiry_ms if left else NEVER_MS))
+    return advance(read_set, job.namespace, revision, written, attempt.validation)
 
 
 def _decide_op(record: Record | None, op: WriteOp, at: Circumstances) -> Decision:
