@@ -89,6 +89,9 @@ class Body:
                 body.fences[mark.name] = mark.first
             else:
                 body.stamps[mark.name] = CollectionStamps(mark.first, mark.second)
+                if mark.first <= stamps_floor:
+                    # Perhaps one that was to be forgotten when the server ended.
+                    body.emptied.add(mark.name)
         body.log = list(image.log)
         body.log_bytes = sum(item.size for item in image.log)
         for request in image.requests:

@@ -64,7 +64,7 @@ def _prepare(db: sqlite3.Connection, path: Path, schema: str) -> bool:
 
 def damaged(path: Path, error: Exception) -> DataFolderError:
     """Returns the error of a file that cannot be understood."""
-    return DataFolderError(f"{path} is damaged: {error}; it was left as it is")
+    return DataFolderError(f"{path} is damaged: {error}")
 
 
 def _unusable(path: Path, error: sqlite3.DatabaseError) -> DataFolderError:

@@ -3,7 +3,9 @@
 Commits are appended as batches; in the background their effect is *folded* into tables by namespace,
 after which their batches are trimmed. A namespace is loaded from its tables plus the batches that are
 not folded yet. Every folded fact is either keyed by what it describes or only ever rises, so replaying
-a batch over a fold that already contains it changes nothing: a fold may be torn anywhere.
+a batch over a fold that already contains it changes nothing, and a fold may be torn anywhere. (The one
+thing that is taken away, the stamps of collections that became empty, goes after the row that makes up
+for it.)
 """
 
 from __future__ import annotations

@@ -120,20 +120,25 @@ class Keeper:
     async def fold_all(self) -> None:
         """Folds everything synced by now and trims the journal up to there."""
         async with self._folding:
-            through = self._pipeline.applied_batch
-            dirty, self._dirty = list(self._dirty), {}
-            for namespace in dirty:
-                await self._fold(namespace)
-            while self._superseded:
-                while await self._write(partial(self._journal.purge, self._superseded[0], True)):
-                    pass
-                self._superseded.popleft()
-            while await self._write(partial(self._journal.trim, through, self._time.now_ms())):
+            await self._fold_all()
+
+    async def _fold_all(self) -> None:
+        through = self._pipeline.applied_batch
+        dirty, self._dirty = list(self._dirty), {}
+        for namespace in dirty:
+            await self._fold(namespace)
+        while self._superseded:
+            while await self._write(partial(self._journal.purge, self._superseded[0], True)):
                 pass
+            self._superseded.popleft()
+        while await self._write(partial(self._journal.trim, through, self._time.persisted_ms)):
+            pass
 
     async def _tick(self) -> None:
         while True:
             await self._clock.sleep(TICK_SECONDS)
+            if self._time.overdue and self._pipeline.failure is None:
+                self._pipeline.submit(Pending(None, None, 0))
             self._wake.set()
 
     async def _run(self) -> None:
@@ -149,8 +154,6 @@ class Keeper:
                 self._pipeline.fail(as_failure(error))
 
     async def _round(self) -> None:
-        if self._time.overdue:
-            self._pipeline.submit(Pending(None, None, 0))
         age_ms = self._clock.monotonic_ms() - self._dirty_since_ms
         if self._journal.held_bytes >= FOLD_BYTES or (self._dirty and age_ms >= FOLD_AGE_MS):
             await self.fold_all()
@@ -165,6 +168,7 @@ class Keeper:
 
     async def _fold(self, namespace: Namespace) -> None:
         storage_id, journal = namespace.ref.storage_id, self._journal
+        pruned: list[str] = []
         while True:
             folded = self._pipeline.applied_batch
             if namespace.purge:
@@ -175,17 +179,23 @@ class Keeper:
                 body = await self._load(namespace)
                 folded = self._pipeline.applied_batch
                 if body is not None:
-                    await self._fold_body(namespace, body, folded)
+                    pruned = await self._fold_body(namespace, body, folded)
             if not namespace.purge:
                 break
             # Dropped meanwhile: what was folded since has to go.
         requests = _requests_of(namespace)
         await self._write(partial(journal.fold_row, namespace.row(folded), requests))
         namespace.folded = folded
+        # Only now: with a stamp gone but the row not there yet, a crash would show an old stamp again.
+        for some in _chunks(pruned, FOLD_CELLS):
+            present = namespace.body.stamps if namespace.body is not None else {}
+            marks = [Mark(False, name, 0, 0) for name in some if name not in present]
+            await self._write(partial(journal.fold_marks, storage_id, marks))
         while await self._write(partial(journal.trim_log, storage_id, namespace.floor)):
             pass
 
-    async def _fold_body(self, namespace: Namespace, body: Body, folded: int) -> None:
+    async def _fold_body(self, namespace: Namespace, body: Body, folded: int) -> list[str]:
+        """Folds all but the row; returns the collections whose stamps are forgotten."""
         storage_id, journal = namespace.ref.storage_id, self._journal
         if len(body.log) > LOG_ITEMS_MAX or body.log_bytes > LOG_BYTES_MAX:
             self._halve_log(namespace, body)
@@ -200,14 +210,14 @@ class Keeper:
             cells = [body.cells.get(key) or Cell(key, 0, None, 0, 0) for key in some]
             await self._write(partial(journal.fold_cells, storage_id, cells))
         for some in _chunks(stamps, FOLD_CELLS):
-            gone = (0, 0)
-            marks = [Mark(False, name, *body.stamps.get(name, gone)) for name in some]
+            marks = [Mark(False, name, *body.stamps[name]) for name in some if name in body.stamps]
             await self._write(partial(journal.fold_marks, storage_id, marks))
         for some in _chunks(locks, FOLD_CELLS):
             marks = [Mark(True, name, body.fences.get(name, 0), 0) for name in some]
             await self._write(partial(journal.fold_marks, storage_id, marks))
         for stretch in _stretches(unfolded, namespace.floor):
             await self._write(partial(journal.fold_log, storage_id, stretch))
+        return [name for name in stamps if name not in body.stamps]
 
     def _halve_log(self, namespace: Namespace, body: Body) -> None:
         floor = body.log[len(body.log) // 2].revision
@@ -226,19 +236,20 @@ class Keeper:
         surplus = sum(sizes.values()) - self._memory_bytes_max
         if surplus <= 0:
             return
-        idle_ms = self._clock.monotonic_ms() - EVICT_IDLE_MS
-        idle = [n for n in sizes if n.used_ms <= idle_ms]
-        chosen = []
-        for namespace in heapq.nsmallest(EVICT_MAX, idle, key=lambda n: n.used_ms):
-            if surplus <= 0:
-                break
-            chosen.append(namespace)
-            surplus -= sizes[namespace]
-        if any(n in self._dirty for n in chosen):
-            await self.fold_all()
-        for namespace in chosen:
-            if namespace.used_ms <= idle_ms and namespace.overlay is None and namespace not in self._dirty:
-                self._unload(namespace)
+        # Not while a fold is under way: it works on what is in memory.
+        async with self._folding:
+            idle_ms = self._clock.monotonic_ms() - EVICT_IDLE_MS
+            chosen = []
+            for namespace in heapq.nsmallest(EVICT_MAX, sizes, key=lambda n: n.used_ms):
+                if surplus <= 0 or namespace.used_ms > idle_ms:
+                    break
+                chosen.append(namespace)
+                surplus -= sizes[namespace]
+            if any(namespace in self._dirty for namespace in chosen):
+                await self._fold_all()
+            for namespace in chosen:
+                if namespace.used_ms <= idle_ms and namespace.overlay is None and namespace not in self._dirty:
+                    self._unload(namespace)
 
     def _unload(self, namespace: Namespace) -> None:
         body = namespace.body

@@ -12,14 +12,18 @@ MARGIN_MS = 2 * PERSIST_MS
 
 
 class StoreTime:
-    """``max(last stored, wall clock at the start)`` plus the monotonic time since."""
+    """``max(last stored, wall clock at the start)`` plus the monotonic time since.
+
+    Attributes:
+        persisted_ms: the newest time on disk.
+    """
 
     def __init__(self, clock: Clock, stored_ms: int, clean: bool) -> None:
         earliest_ms = stored_ms if clean or not stored_ms else stored_ms + MARGIN_MS
         self._monotonic_ms = clock.monotonic_ms
         self._offset_ms = max(earliest_ms, clock.wall_ms()) - clock.monotonic_ms()
         self._seen_ms = 0
-        self._persisted_ms = stored_ms
+        self.persisted_ms = stored_ms
 
     def now_ms(self) -> int:
         """Returns store time."""
@@ -28,10 +32,10 @@ class StoreTime:
 
     def persisted(self, now_ms: int) -> None:
         """Notes that ``now_ms`` is on disk."""
-        if now_ms > self._persisted_ms:
-            self._persisted_ms = now_ms
+        if now_ms > self.persisted_ms:
+            self.persisted_ms = now_ms
 
     @property
     def overdue(self) -> bool:
         """Whether a time was seen that a restart now would not know of."""
-        return self._seen_ms - self._persisted_ms >= PERSIST_MS
+        return self._seen_ms - self.persisted_ms >= PERSIST_MS

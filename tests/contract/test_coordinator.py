@@ -1,0 +1,188 @@
+"""The coordinator port: incarnations, rules and epochs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.contract.lab import StoreLab
+
+from noosphere.consistency import DEFAULT_POLICY, ConflictPolicy, NamePattern, NamespacePolicy, Reason, Refusal
+from noosphere.consistency.limits import AGENT_LEASE_MS
+from noosphere.server.ports.coordinator import Coordinator, Incarnation
+
+NAMES = ["planner-0", "a|b", "x%_*", "代理", "ä/b:c-{d}"]
+STRICT = NamespacePolicy(
+    ConflictPolicy.SIBLINGS, (("a/", ConflictPolicy.LAST_WRITER_WINS),), 2048, 17, 4_000_000, 5_000, 9, 8
+)
+
+
+async def refusal_of(reason: Reason, coordinator: Coordinator, call: object) -> str:
+    with pytest.raises(Refusal) as refused:
+        await call  # type: ignore[misc]  # any of the port's coroutines
+    assert refused.value.reason is reason
+    return refused.value.message
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_an_incarnation_is_active_until_it_is_closed(lab: StoreLab, name: str) -> None:
+    coordinator = lab.coordinator
+    assert await coordinator.latest(name) == 0
+    first = await coordinator.open_agent(name, False)
+    assert (first.agent_id, first.number > 0) == (name, True)
+    assert await coordinator.latest(name) == first.number
+    assert coordinator.touch(first)
+    message = await refusal_of(Reason.AGENT_ACTIVE, coordinator, coordinator.open_agent(name, False))
+    assert name in message
+    assert coordinator.touch(first), "a refused opening takes nothing away"
+    await coordinator.close_agent(first)
+    assert not coordinator.touch(first)
+    assert await coordinator.latest(name) == first.number
+    second = await coordinator.open_agent(name, False)
+    assert second.number > first.number
+    assert not coordinator.touch(first)
+
+
+async def test_numbers_come_from_one_counter_for_all_agents(lab: StoreLab) -> None:
+    numbers = [(await lab.coordinator.open_agent(f"a{i % 3}", True)).number for i in range(9)]
+    assert numbers == sorted(set(numbers))
+
+
+async def test_a_takeover_ends_the_earlier_incarnation_at_once(lab: StoreLab) -> None:
+    coordinator = lab.coordinator
+    first = await coordinator.open_agent("a", False)
+    second = await coordinator.open_agent("a", True)
+    assert (coordinator.touch(first), coordinator.touch(second)) == (False, True)
+    for call in (coordinator.keep_agent(first), coordinator.close_agent(first)):
+        await refusal_of(Reason.STALE_INCARNATION, coordinator, call)
+    assert coordinator.touch(second), "closing a stale incarnation does not end the present one"
+
+
+async def test_a_lapsed_lease_makes_an_agent_takeable_but_ends_nothing(lab: StoreLab) -> None:
+    coordinator = lab.coordinator
+    first = await coordinator.open_agent("a", False)
+    lab.advance(AGENT_LEASE_MS - 1)
+    await refusal_of(Reason.AGENT_ACTIVE, coordinator, coordinator.open_agent("a", False))
+    assert coordinator.active_count() == 1
+    lab.advance(1)
+    assert coordinator.active_count() == 0
+    assert coordinator.touch(first), "nobody else has opened it, so it may go on"
+    assert coordinator.active_count() == 1
+    await refusal_of(Reason.AGENT_ACTIVE, coordinator, coordinator.open_agent("a", False))
+    lab.advance(AGENT_LEASE_MS)
+    second = await coordinator.open_agent("a", False)
+    assert (coordinator.touch(first), coordinator.touch(second)) == (False, True)
+
+
+async def test_touching_and_keeping_renew_the_lease(lab: StoreLab) -> None:
+    coordinator = lab.coordinator
+    touched = await coordinator.open_agent("touched", False)
+    kept = await coordinator.open_agent("kept", False)
+    for _ in range(3):
+        lab.advance(AGENT_LEASE_MS - 1)
+        assert coordinator.touch(touched)
+        await coordinator.keep_agent(kept)
+    assert coordinator.active_count() == 2
+
+
+async def test_of_many_opening_at_once_one_wins(lab: StoreLab) -> None:
+    coordinator = lab.coordinator
+    results = await asyncio.gather(*(coordinator.open_agent("a", False) for _ in range(20)), return_exceptions=True)
+    won = [r for r in results if isinstance(r, Incarnation)]
+    lost = [r for r in results if isinstance(r, Refusal)]
+    assert (len(won), len(lost)) == (1, 19)
+    assert coordinator.touch(won[0])
+
+
+async def test_of_many_taking_over_at_once_the_newest_stays(lab: StoreLab) -> None:
+    coordinator = lab.coordinator
+    opened = await asyncio.gather(*(coordinator.open_agent("a", True) for _ in range(20)))
+    newest = max(opened, key=lambda i: i.number)
+    assert [i for i in opened if coordinator.touch(i)] == [newest]
+    assert await coordinator.latest("a") == newest.number
+
+
+async def test_an_unknown_incarnation_is_stale(lab: StoreLab) -> None:
+    coordinator = lab.coordinator
+    assert not coordinator.touch(Incarnation("nobody", 1))
+    await refusal_of(Reason.STALE_INCARNATION, coordinator, coordinator.keep_agent(Incarnation("nobody", 1)))
+    opened = await coordinator.open_agent("a", False)
+    assert not coordinator.touch(Incarnation("a", opened.number + 1))
+
+
+@pytest.mark.parametrize("how", ["reopen", "crash"])
+async def test_a_restart_ends_leases_and_nothing_else(lab: StoreLab, how: str) -> None:
+    alive = await lab.coordinator.open_agent("alive", False)
+    closed = await lab.coordinator.open_agent("closed", False)
+    await lab.coordinator.close_agent(closed)
+    await (lab.reopen() if how == "reopen" else lab.crash())
+    coordinator = lab.coordinator
+    assert coordinator.active_count() == 0
+    assert await coordinator.latest("alive") == alive.number
+    assert await coordinator.latest("closed") == closed.number
+    assert coordinator.touch(alive), "the newest incarnation stays current"
+    assert not coordinator.touch(closed), "a closed one does not come back"
+    await refusal_of(Reason.AGENT_ACTIVE, coordinator, coordinator.open_agent("alive", False))
+    newer = await coordinator.open_agent("other", False)
+    assert newer.number > closed.number, "the counter goes on"
+
+
+async def test_rules_are_set_replaced_and_removed_each_with_a_new_version(lab: StoreLab) -> None:
+    coordinator = lab.coordinator
+    start = coordinator.policies()
+    assert dict(start.entries) == {}
+    exact, prefix = NamePattern("shared/a", True), NamePattern("shared/a", False)
+    versions = [
+        await coordinator.set_policy(exact, STRICT),
+        await coordinator.set_policy(prefix, DEFAULT_POLICY),
+        await coordinator.set_policy(exact, DEFAULT_POLICY),
+        await coordinator.set_policy(NamePattern("shared/名", False), STRICT),
+        await coordinator.set_policy(prefix, None),
+    ]
+    assert versions == sorted(set(versions))
+    assert versions[0] > start.config_version
+    expected = {exact: DEFAULT_POLICY, NamePattern("shared/名", False): STRICT}
+    for _ in range(2):
+        table = lab.coordinator.policies()
+        assert (table.config_version, dict(table.entries)) == (versions[-1], expected)
+        assert await lab.coordinator.refresh() == table
+        await lab.crash()
+    assert dict(start.entries) == {}, "a table that was handed out does not change"
+
+
+async def test_rules_are_shown_as_one_table_under_concurrent_changes(lab: StoreLab) -> None:
+    coordinator = lab.coordinator
+    patterns = [NamePattern(f"shared/{i}", True) for i in range(20)]
+    versions = await asyncio.gather(*(coordinator.set_policy(p, STRICT) for p in patterns))
+    assert sorted(versions) == list(range(min(versions), min(versions) + 20))
+    table = await coordinator.refresh()
+    assert (table.config_version, set(table.entries)) == (max(versions), set(patterns))
+
+
+async def test_removing_rules_that_are_not_there_is_no_error(lab: StoreLab) -> None:
+    await lab.coordinator.set_policy(NamePattern("shared/none", True), None)
+    assert dict(lab.coordinator.policies().entries) == {}
+
+
+async def test_an_epoch_is_above_all_before_and_not_below_what_is_asked(lab: StoreLab) -> None:
+    coordinator = lab.coordinator
+    last = (await coordinator.epochs())[-1].epoch
+    assert await coordinator.begin_epoch("drill", "nothing", 1) == last + 1
+    assert await coordinator.begin_epoch("größer", "1 namespace", last + 100) == last + 100
+    assert await coordinator.begin_epoch("drill", "", last + 50) == last + 101
+    for _ in range(2):
+        records = await lab.coordinator.epochs()
+        assert [r.epoch for r in records] == sorted(r.epoch for r in records)
+        found = next(r for r in records if r.epoch == last + 100)
+        assert (found.cause, found.recovered) == ("größer", "1 namespace")
+        assert found.started_ms > 0
+        await lab.reopen()
+
+
+async def test_after_closing_calls_are_refused(lab: StoreLab) -> None:
+    coordinator = lab.coordinator
+    await lab.store.close()
+    await coordinator.close()
+    await coordinator.close()
+    for call in (coordinator.open_agent("a", False), coordinator.epochs(), coordinator.latest("a")):
+        await refusal_of(Reason.ENGINE_UNAVAILABLE, coordinator, call)

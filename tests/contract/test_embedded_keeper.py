@@ -1,0 +1,410 @@
+"""Folding, trimming, eviction and loading: none of it may change what anybody sees."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.contract.build import (
+    NS,
+    bury,
+    change,
+    commit,
+    get,
+    keys,
+    logged,
+    put,
+    reap,
+    remember,
+    sequence,
+    uuid,
+    write,
+)
+from tests.contract.lab import EmbeddedLab, turns, until
+
+from noosphere.server.ports.store import Committed, Compacted, Fence, NamespaceRef, WorkingStore
+from noosphere.server.storage.embedded import EmbeddedCoordinator, EmbeddedStore, keeper, pipeline
+from noosphere.server.storage.embedded.folder import DataFolderError
+
+OTHER = NamespaceRef("shared/other")
+
+
+async def snapshot(store: WorkingStore, ref: NamespaceRef) -> tuple[Any, ...]:
+    """Returns what can be asked about a namespace, except time and epoch."""
+    page = await store.scan(ref, "", limit=2_000)
+    view = page.view._replace(now_ms=0, epoch=0, cuts=())
+    if view.deleted:
+        return (view,)
+    stats = await store.stats(ref)
+    return (
+        view,
+        page.entries,
+        [(await store.scan(ref, c, limit=1)).stamps for c in ("", "a/", "b/", "c/", "c/d/")],
+        (await store.read(ref, (), locks=("l", "m"))).fences,
+        [(await store.read(ref, (), request=r)).remembered for r in (sequence(1), sequence(2), uuid("u"))],
+        await logged(store, view.floor, ref),
+        await store.due(ref, 10**15, 1_000),
+        stats._replace(view=view),
+    )
+
+
+async def busy(store: WorkingStore, ref: NamespaceRef = NS) -> None:
+    """Leaves something of everything."""
+    await write(store, *(put(f"a/{i}", b"x" * i) for i in range(300)), namespace=ref, request=remember(sequence(1)))
+    await write(store, put("b/x", due_ms=9), put("c/d/e"), namespace=ref, fences=(Fence("l", 2), Fence("m", 3)))
+    await write(store, bury("b/x"), change("a/7"), namespace=ref, request=remember(uuid("u")))
+    await write(store, reap("b/x", raise_floor_context=4), reap("a/8"), namespace=ref)
+    await write(store, put("log/", rev_slot=True), namespace=ref, request=remember(sequence(2, 1)))
+    for i in range(20):
+        await write(store, change(f"a/{i}", b"later"), namespace=ref)
+
+
+async def test_folding_and_trimming_change_nothing(embedded: EmbeddedLab) -> None:
+    await busy(embedded.store)
+    before = await snapshot(embedded.store, NS)
+    assert (await embedded.store.totals()).journal_bytes > 0
+    await embedded.store._keeper.fold_all()
+    assert (await embedded.store.totals()).journal_bytes == 0
+    assert await snapshot(embedded.store, NS) == before
+    await embedded.crash()
+    assert await snapshot(embedded.store, NS) == before
+
+
+async def _steps(embedded: EmbeddedLab, act: Callable[[], Any]) -> AsyncIterator[Path]:
+    """Runs ``act`` and yields a copy of the files before each of the journal's steps."""
+    copies: list[Path] = []
+    inner = embedded.journal.inner
+    names = ["fold_cells", "fold_marks", "fold_log", "fold_row", "trim_log", "purge", "trim"]
+    for name in names:
+        original = getattr(inner, name)
+
+        def step(*args: Any, original: Any = original) -> Any:
+            copies.append(embedded.copy(f"step-{len(copies)}"))
+            return original(*args)
+
+        setattr(inner, name, step)
+    await act()
+    for name in names:
+        delattr(inner, name)
+    copies.append(embedded.copy(f"step-{len(copies)}"))
+    for path in copies:
+        yield path
+
+
+async def _check_steps(embedded: EmbeddedLab, refs: list[NamespaceRef], act: Callable[[], Any]) -> int:
+    before = [await snapshot(embedded.store, ref) for ref in refs]
+    count = 0
+    async for path in _steps(embedded, act):
+        count += 1
+        for life in range(2):
+            coordinator = await EmbeddedCoordinator.open(path, clock=embedded.clock)
+            store = await EmbeddedStore.open(path, coordinator, clock=embedded.clock, durability="os")
+            found = [await snapshot(store, ref) for ref in refs]
+            assert _comparable(found) == _comparable(before), f"step {path.name}, life {life}"
+            await store.close()
+            await coordinator.close()
+        shutil.rmtree(path)
+    assert _comparable([await snapshot(embedded.store, ref) for ref in refs]) == _comparable(before)
+    return count
+
+
+def _comparable(snapshots: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Leaves out the stamps of collections without records: how much of them is kept is the fold's business."""
+    found = []
+    for parts in snapshots:
+        if len(parts) > 1:
+            names = [entry.key for entry in parts[1]]
+            stamps = [
+                stamps if any(name.startswith(collection) for name in names) else None
+                for collection, stamps in zip(("", "a/", "b/", "c/", "c/d/"), parts[2], strict=True)
+            ]
+            parts = (*parts[:2], stamps, *parts[3:])
+        found.append(parts)
+    return found
+
+
+async def test_a_fold_torn_at_any_step_changes_nothing(embedded: EmbeddedLab) -> None:
+    await busy(embedded.store)
+    await busy(embedded.store, OTHER)
+    await embedded.store._keeper.fold_all()
+    floor = (await logged(embedded.store))[5].revision
+    await embedded.store.compact(NS, floor)
+    await write(embedded.store, reap("c/d/e"), put("b/new"), request=remember(sequence(3, 2)))
+    await write(embedded.store, *(change(f"a/{i}", b"again") for i in range(100, 290)))
+    await write(embedded.store, put("fresh"), namespace=NamespaceRef("shared/fresh"))
+    refs = [NS, OTHER, NamespaceRef("shared/fresh")]
+    assert await _check_steps(embedded, refs, embedded.store._keeper.fold_all) > 10
+
+
+async def test_a_drop_torn_at_any_step_stays_a_drop(embedded: EmbeddedLab) -> None:
+    for ref in (NS, OTHER):
+        await busy(embedded.store, ref)
+    await embedded.store._keeper.fold_all()
+    last = (await embedded.store.scan(NS, "", limit=1)).view.head
+    await embedded.store.drop(NS, None)
+    await embedded.store.drop(OTHER, None)
+    newer = NamespaceRef(OTHER.name, 2, last)
+    await write(embedded.store, put("new"), namespace=newer)
+    assert await _check_steps(embedded, [NS, OTHER, newer], embedded.store._keeper.fold_all) > 5
+
+
+async def test_a_stamp_that_was_forgotten_in_a_torn_fold_is_not_shown_as_older(embedded: EmbeddedLab) -> None:
+    await write(embedded.store, put("c/x"), put("kept"))
+    await write(embedded.store, bury("c/x"))
+    await embedded.store._keeper.fold_all()
+    await write(embedded.store, reap("c/x"))
+    emptied = (await embedded.store.scan(NS, "c/", limit=1)).stamps
+    async for path in _steps(embedded, embedded.store._keeper.fold_all):
+        coordinator = await EmbeddedCoordinator.open(path, clock=embedded.clock)
+        store = await EmbeddedStore.open(path, coordinator, clock=embedded.clock, durability="os")
+        for _ in range(2):
+            stamps = (await store.scan(NS, "c/", limit=1)).stamps
+            assert min(stamps) >= min(emptied)
+            await store._keeper.fold_all()
+        await store.close()
+        await coordinator.close()
+
+
+async def test_folding_runs_beside_commits_and_drops(embedded: EmbeddedLab) -> None:
+    """Folds follow each other without a pause while two namespaces change and one comes and goes."""
+    chance = random.Random(5)
+    finished = False
+
+    async def folder() -> None:
+        while not finished:
+            await embedded.store._keeper.fold_all()
+            await asyncio.sleep(0)
+
+    folding = asyncio.create_task(folder())
+    generation, origin = 1, 0
+    for i in range(300):
+        ref = chance.choice((NS, OTHER))
+        key = f"{chance.choice('abc')}/{chance.randrange(40)}"
+        await write(embedded.store, chance.choice((put, bury, reap))(key), namespace=ref)
+        passing = NamespaceRef("shared/passing", generation, origin)
+        origin = max(origin, await write(embedded.store, put(str(i)), namespace=passing))
+        if chance.random() < 0.1:
+            await embedded.store.drop(passing, None)
+            generation += 1
+    finished = True
+    await folding
+    last = NamespaceRef("shared/passing", generation, origin)
+    refs = [NS, OTHER, last]
+    before = [await snapshot(embedded.store, ref) for ref in refs]
+    listing = [n.ref for n in await embedded.store.namespaces("", "", 10)]
+    await embedded.crash()
+    assert _comparable([await snapshot(embedded.store, ref) for ref in refs]) == _comparable(before)
+    assert [n.ref for n in await embedded.store.namespaces("", "", 10)] == listing
+
+
+async def test_a_fold_begins_by_itself_when_the_journal_has_grown(embedded: EmbeddedLab) -> None:
+    folds = embedded.store._keeper
+    started = asyncio.Event()
+    original = folds.fold_all
+
+    async def fold_all() -> None:
+        started.set()
+        await original()
+
+    folds.fold_all = fold_all  # type: ignore[method-assign]
+    for i in range(keeper.FOLD_BYTES // 500_000 + 2):
+        await write(embedded.store, put(f"k{i}", b"x" * 500_000))
+    await asyncio.wait_for(started.wait(), 60)
+
+
+async def test_a_fold_begins_by_itself_after_some_time(embedded: EmbeddedLab) -> None:
+    await write(embedded.store, put("a"))
+    for _ in range(10):
+        embedded.advance(1_000)
+        await turns()
+    await until(lambda: embedded.journal.inner.held_bytes == 0)
+
+
+async def test_time_that_was_only_read_is_persisted(embedded: EmbeddedLab) -> None:
+    await write(embedded.store, put("a"))
+    for _ in range(30):
+        embedded.advance(1_000)
+        seen_ms = embedded.store.now_ms()
+        await turns()
+    await until(lambda: not embedded.store._time.overdue)
+    embedded.set_wall_back(3_600_000)
+    await embedded.crash()
+    assert embedded.store.now_ms() >= seen_ms
+
+
+async def test_nothing_is_written_while_nobody_asks(embedded: EmbeddedLab) -> None:
+    await write(embedded.store, put("a"))
+    embedded.advance(3_000)
+    await turns()
+    await embedded.store._pipeline.drain()
+    syncs = embedded.journal.syncs
+    for _ in range(20):
+        embedded.advance(1_000)
+        await turns()
+    await embedded.store._pipeline.drain()
+    assert embedded.journal.syncs == syncs
+
+
+async def squeeze(embedded: EmbeddedLab) -> None:
+    """Makes memory short and time pass."""
+    embedded.store._keeper._memory_bytes_max = 0
+    embedded.advance(keeper.EVICT_IDLE_MS + 1)
+    await embedded.store._keeper.evict()
+    await embedded.store._keeper.bury()
+
+
+async def test_an_evicted_namespace_comes_back_as_it_was(embedded: EmbeddedLab) -> None:
+    await busy(embedded.store)
+    before = await snapshot(embedded.store, NS)
+    listing = list(await embedded.store.namespaces("", "", 10))
+    totals = await embedded.store.totals()
+    for _ in range(3):
+        await squeeze(embedded)
+        after = await embedded.store.totals()
+        assert after.loaded_count == 0
+        assert (after.record_count, after.record_bytes) == (totals.record_count, totals.record_bytes)
+        assert [n._replace(loaded=True) for n in await embedded.store.namespaces("", "", 10)] == listing
+        assert await snapshot(embedded.store, NS) == before
+
+
+async def test_only_idle_namespaces_are_evicted_and_only_when_memory_is_short(embedded: EmbeddedLab) -> None:
+    for ref in (NS, OTHER):
+        await busy(embedded.store, ref)
+    embedded.advance(keeper.EVICT_IDLE_MS + 1)
+    await embedded.store._keeper.evict()
+    assert (await embedded.store.totals()).loaded_count == 2, "there is memory enough"
+    await get(embedded.store, "a/1")
+    embedded.store._keeper._memory_bytes_max = 0
+    await embedded.store._keeper.evict()
+    assert [n.loaded for n in await embedded.store.namespaces("", "", 10)] == [True, False]
+
+
+async def test_the_longest_idle_go_first_and_no_more_than_needed(embedded: EmbeddedLab) -> None:
+    refs = [NamespaceRef(f"shared/{i}") for i in range(6)]
+    for ref in refs:
+        await write(embedded.store, put("a", b"x" * 10_000), namespace=ref)
+        embedded.advance(1)
+    embedded.advance(keeper.EVICT_IDLE_MS)
+    embedded.store._keeper._memory_bytes_max = 4 * 21_000
+    await embedded.store._keeper.evict()
+    assert [n.loaded for n in await embedded.store.namespaces("", "", 10)] == [False, False, True, True, True, True]
+
+
+async def test_what_is_not_synced_is_not_evicted(embedded: EmbeddedLab) -> None:
+    await write(embedded.store, put("a"))
+    await embedded.store._keeper.fold_all()
+    async with embedded.holding():
+        making = asyncio.create_task(commit(embedded.store, change("a")))
+        await turns()
+        await squeeze(embedded)
+        assert (await embedded.store.totals()).loaded_count == 1
+        entry = await get(embedded.store, "a", accepted=True)
+        assert entry is not None
+        assert entry.data == b"changed"
+    assert isinstance(await making, Committed)
+
+
+async def test_concurrent_users_of_an_unloaded_namespace_share_one_load(embedded: EmbeddedLab) -> None:
+    await busy(embedded.store)
+    await embedded.reopen()
+    loads = 0
+    original = embedded.journal.inner.load
+
+    def load(*args: Any) -> Any:
+        nonlocal loads
+        loads += 1
+        return original(*args)
+
+    embedded.journal.inner.load = load  # type: ignore[method-assign]
+    users = [asyncio.create_task(get(embedded.store, f"a/{i}")) for i in range(50)]
+    users += [asyncio.create_task(commit(embedded.store, put(f"n{i}"))) for i in range(50)]  # type: ignore[arg-type]
+    await turns(2)
+    for user in users[10:20]:
+        user.cancel()
+    results = await asyncio.gather(*users, return_exceptions=True)
+    assert loads == 1
+    assert not [r for r in results if isinstance(r, Exception)]
+    assert sum(isinstance(r, Committed) for r in results) == 50
+
+
+async def test_the_loop_goes_on_while_a_namespace_loads(embedded: EmbeddedLab) -> None:
+    await write(embedded.store, put("a"))
+    await write(embedded.store, put("a"), namespace=OTHER)
+    await embedded.reopen()
+    await get(embedded.store, "a", OTHER)
+    gate = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    original = embedded.journal.inner.load
+
+    def load(*args: Any) -> Any:
+        asyncio.run_coroutine_threadsafe(gate.wait(), loop).result(60)
+        return original(*args)
+
+    embedded.journal.inner.load = load  # type: ignore[method-assign]
+    waiting = asyncio.create_task(get(embedded.store, "a"))
+    await turns()
+    # The lock around journal calls is the test's own; reads of what is loaded need no journal.
+    assert await get(embedded.store, "a", OTHER) is not None
+    assert not waiting.done()
+    gate.set()
+    assert await waiting is not None
+
+
+async def test_a_log_above_its_hard_limit_loses_its_older_half(
+    embedded: EmbeddedLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "LOG_ITEMS_MAX", 50)
+    revisions = [await write(embedded.store, put("a")) for _ in range(100)]
+    await embedded.store._keeper.fold_all()
+    for _ in range(2):
+        result = await embedded.store.changes(NS, 0, 1)
+        assert isinstance(result, Compacted)
+        assert revisions[45] <= result.floor <= revisions[55]
+        assert [b.revision for b in await logged(embedded.store, result.floor)] == [
+            r for r in revisions if r > result.floor
+        ]
+        await embedded.crash()
+
+
+async def test_commits_wait_for_room_instead_of_filling_memory(
+    embedded: EmbeddedLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "BACKLOG_ENTRIES_MAX", 20)
+    monkeypatch.setattr(pipeline, "BATCH_ENTRIES_MAX", 7)
+    async with embedded.holding():
+        making = [asyncio.create_task(commit(embedded.store, put(f"k{i:03}"))) for i in range(100)]
+        await turns(50)
+        assert len(await keys(embedded.store, accepted=True)) == 20, "the rest is not even accepted"
+        for task in making[30:60]:
+            task.cancel()
+        await turns()
+    results = await asyncio.gather(*making, return_exceptions=True)
+    assert sum(isinstance(r, Committed) for r in results) == 70
+    assert len(await keys(embedded.store)) == 70
+
+
+async def test_a_batch_is_bounded_in_bytes(embedded: EmbeddedLab) -> None:
+    sizes: list[int] = []
+    original = embedded.journal.inner.append
+
+    def append(number: int, blob: bytes) -> None:
+        sizes.append(len(blob))
+        original(number, blob)
+
+    embedded.journal.inner.append = append  # type: ignore[method-assign]
+    async with embedded.holding():
+        making = [asyncio.create_task(commit(embedded.store, put(f"k{i}", b"x" * 200_000))) for i in range(20)]
+        await turns()
+    await asyncio.gather(*making)
+    assert len(sizes) <= 6
+    assert max(sizes) <= pipeline.BATCH_BYTES_MAX
+
+
+async def test_a_store_without_its_folder_is_refused(tmp_path: Path, embedded: EmbeddedLab) -> None:
+    with pytest.raises(DataFolderError):
+        await EmbeddedStore.open(tmp_path / "nowhere", embedded.coordinator, clock=embedded.clock)
