@@ -255,6 +255,48 @@ def decide_delete(record: Record | None, key: str, when: Precondition, at: Circu
     )
 
 
+class KeepDot(NamedTuple):
+    """Resolves a conflict in favour of the sibling written at ``dot``."""
+
+    dot: int
+
+
+class DeleteAll(NamedTuple):
+    """Resolves a conflict by deleting the key."""
+
+
+Resolution = Put | KeepDot | DeleteAll
+
+
+def decide_resolve(
+    record: Record | None, key: str, resolution: Resolution, seen: CausalContext, at: Circumstances
+) -> Decision:
+    """Puts one value, or none, in the place of all siblings that the resolver has seen.
+
+    Raises:
+        Refusal: NO_CONFLICT (fewer than two live values), CONFLICT (a sibling that was not seen),
+            INVALID_FIELD (no sibling has the dot to keep).
+    """
+    settled = settle_expiry(record, at.now_ms)
+    if record is None or len(settled.live) < 2:
+        raise Refusal(Reason.NO_CONFLICT, f"{key!r} has {len(settled.live)} live values: nothing is to be resolved")
+    # Both must hold, so anything unseen is a conflict under every policy.
+    when = Precondition(record.stored, seen)
+    match resolution:
+        case KeepDot(dot):
+            kept = next((s for s in settled.live if s.dot == dot), None)
+            if kept is None or kept.data is None:
+                raise invalid("resolution.keep_dot", f"{dot} is not a live value of {key!r}")
+            ends_ms = None if kept.expires_at_ms == NEVER_MS else kept.expires_at_ms
+            put = Put(kept.data, kept.encoding, record.attributes, expires_at_ms=ends_ms, precondition=when)
+            return decide_put(record, key, put, at)
+        case DeleteAll():
+            return decide_delete(record, key, when, at)
+        case _:
+            put = replace(resolution, attributes=resolution.attributes or record.attributes, precondition=when)
+            return decide_put(record, key, put, at)
+
+
 def decide_merge(record: Record | None, key: str, op: merging.MergeOp, at: Circumstances) -> Decision:
     """Decides a merge operation; it never conflicts.
 
@@ -421,6 +463,7 @@ def _rewritten(
         # A claim outlives a put by somebody else, but not the life of the key.
         claim=record.claim if record is not None and alive_before and live else None,
         deleted_ms=0 if live else at.now_ms,
+        queued=record.queued if record is not None else None,
     )
 
 

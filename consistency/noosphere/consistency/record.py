@@ -77,6 +77,7 @@ class Record:
         merge_type: NONE for a plain value.
         claim: set once the record was claimed.
         deleted_ms: store time at which the last live value ended; 0 while one lives.
+        queued: revision and index of the entry in the namespace's conflict queue, None if it has none.
     """
 
     stored: int
@@ -88,6 +89,7 @@ class Record:
     merge_type: MergeType = MergeType.NONE
     claim: Claim | None = None
     deleted_ms: int = 0
+    queued: tuple[int, int] | None = None
 
     def live(self, now_ms: int) -> tuple[Sibling, ...]:
         """Returns the values that are alive at store time ``now_ms``."""
@@ -130,6 +132,7 @@ class Record:
             self.merge_type,
             claim,
             self.deleted_ms,
+            self.queued if self.queued is None else (self.queued[0] or revision, self.queued[1]),
         )
 
 

@@ -8,6 +8,7 @@ from typing import NoReturn
 from noosphere.consistency import (
     NamespacePolicy,
     Precondition,
+    Put,
     Reason,
     Refusal,
     Remembered,
@@ -31,7 +32,7 @@ from noosphere.consistency.limits import (
 from ..ports.store import Commit, CommitResult, Failed, FailureKind, Fence, NamespaceRef, ReadResult
 from .access import is_private_to, may_access
 from .core import Core, located, state_of
-from .types import Call, Compare, DeleteOp, PutOp, WriteOp
+from .types import Call, Compare, DeleteOp, PutOp, ResolveOp, WriteOp
 
 INCARNATION_LOCK = "\0incarnation"
 """The fence that keeps an agent's ended incarnations out of its private namespace; no user's lock has this name."""
@@ -72,6 +73,8 @@ def check_op(op: WriteOp) -> None:
         op.put.precondition.check()
     elif isinstance(op, DeleteOp):
         op.precondition.check()
+    elif isinstance(op, ResolveOp):
+        op.seen.check()
     elif isinstance(op.op, merging.SetUpdate) and op.op.context is not None:
         op.op.context.check("merge.set_update.context")
 
@@ -105,6 +108,8 @@ def op_bytes(op: WriteOp) -> int:
         return len(op.put.data)
     if isinstance(op, DeleteOp):
         return 0
+    if isinstance(op, ResolveOp):
+        return len(op.resolution.data) if isinstance(op.resolution, Put) else 0
     match op.op:
         case merging.SetUpdate(add, remove):
             return sum(len(text.encode()) for text in (*add, *remove))
@@ -127,6 +132,8 @@ def presented(ops: Iterable[WriteOp], compares: Iterable[Compare]) -> Iterator[i
             yield from _of_precondition(op.put.precondition)
         elif isinstance(op, DeleteOp):
             yield from _of_precondition(op.precondition)
+        elif isinstance(op, ResolveOp):
+            yield from op.seen.revisions
         elif isinstance(op.op, merging.SetUpdate) and op.op.context is not None:
             yield from op.op.context.revisions
 
@@ -174,8 +181,8 @@ def admit_write(
 def size_limits(ops: Iterable[WriteOp], policy: NamespacePolicy) -> Iterator[Callable[[], Refusal | None]]:
     """Yields the checks of the values' sizes."""
     for op in ops:
-        if isinstance(op, PutOp):
-            put = op.put
+        put = op.put if isinstance(op, PutOp) else op.resolution if isinstance(op, ResolveOp) else None
+        if isinstance(put, Put):
             yield lambda put=put: check_item_size(put, policy.item_bytes_max)  # type: ignore[misc] # bound per step
 
 

@@ -53,6 +53,7 @@ class _Record(msgspec.Struct, array_like=True, frozen=True, gc=False):
     merge_type: MergeType
     claim: _Claim | None
     deleted_ms: int
+    queued: tuple[int, int] | None = None
 
 
 class _Event(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -91,6 +92,7 @@ def encode_record(record: Record) -> bytes:
                 claim.result_encoding,
             ),
             record.deleted_ms,
+            record.queued,
         )
     )
 
@@ -137,6 +139,7 @@ def decode_record(data: bytes, revision: int) -> Record:
         raw.merge_type,
         claim,
         raw.deleted_ms,
+        raw.queued if raw.queued is None else (raw.queued[0] or revision, raw.queued[1]),
     )
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from noosphere.consistency import Decision, Record, decide_expiry, decide_reap
+from noosphere.consistency import NEVER_MS, Decision, Record, decide_expiry, decide_reap, to_hex
 from noosphere.consistency.limits import COMMIT_MUTATIONS_MAX
 
 from ..ports.store import Commit, Committed, KeyCheck, Mutation, NamespaceRef, StoredEntry
 from .codec import decode_record, encode_events, encode_record
 from .core import Core
+from .internal import CONFLICTS, is_internal
 
 
 def due_ms(record: Record, retention_ms: int) -> int:
@@ -17,19 +19,39 @@ def due_ms(record: Record, retention_ms: int) -> int:
     return record.next_expiry_ms if record.deleted_ms == 0 else record.deleted_ms + retention_ms
 
 
-def mutation(key: str, decision: Decision, retention_ms: int) -> Mutation:
-    """Returns a decision as the store carries it out."""
-    record = decision.record
-    if record is None:
-        return Mutation(key, None, 0, 0, False, b"", decision.raise_floor_context)
-    return Mutation(
-        key=key,
-        data=encode_record(record),
-        live_until_ms=record.live_until_ms,
-        due_ms=due_ms(record, retention_ms),
-        members=decision.members,
-        event=encode_events(decision.events),
-    )
+def mutations_of(decisions: Iterable[tuple[str, Decision]], now_ms: int, retention_ms: int) -> tuple[Mutation, ...]:
+    """Returns decisions as the store carries them out, with what they mean for the conflict queue.
+
+    A record that begins to have several live values gets an entry in the queue, one that has a single value
+    again loses it, in the same commit.
+    """
+    made: list[Mutation] = []
+    queue: list[Mutation] = []
+    decisions = [(key, decision) for key, decision in decisions if not decision.noop]
+    for key, decision in decisions:
+        record = decision.record
+        if record is None:
+            made.append(Mutation(key, None, 0, 0, False, b"", decision.raise_floor_context))
+            continue
+        several = len(record.siblings) > 1 and len(record.live(now_ms)) > 1
+        if several and record.queued is None:
+            record = replace(record, queued=(0, len(decisions) + len(queue)))
+            queue.append(Mutation(CONFLICTS, key.encode(), NEVER_MS, NEVER_MS, False, b"", rev_slot=True))
+        elif record.queued is not None and not several:
+            revision, index = record.queued
+            queue.append(Mutation(f"{CONFLICTS}{to_hex(revision)}-{index:04x}", None, 0, 0, False, b""))
+            record = replace(record, queued=None)
+        made.append(
+            Mutation(
+                key=key,
+                data=encode_record(record),
+                live_until_ms=record.live_until_ms,
+                due_ms=due_ms(record, retention_ms),
+                members=decision.members,
+                event=encode_events(decision.events),
+            )
+        )
+    return (*made, *queue)
 
 
 def key_check(key: str, entry: StoredEntry | None, now_ms: int) -> KeyCheck:
@@ -51,15 +73,23 @@ async def sweep_keys(core: Core, ref: NamespaceRef, keys: Sequence[str]) -> bool
 
 async def _settle_keys(core: Core, ref: NamespaceRef, keys: Sequence[str], *, reap: bool) -> bool:
     done = False
-    for start in range(0, len(keys), COMMIT_MUTATIONS_MAX):
-        part = keys[start : start + COMMIT_MUTATIONS_MAX]
+    # Each key may take an entry of the conflict queue along.
+    step = COMMIT_MUTATIONS_MAX // 2
+    for start in range(0, len(keys), step):
+        part = keys[start : start + step]
         read = await core.store.read(ref, part, accepted=True)
         now_ms = read.view.now_ms
         rules = core.rules(ref.name)
         checks: list[KeyCheck] = []
-        mutations: list[Mutation] = []
+        due: list[tuple[str, Decision]] = []
         for key, entry in zip(part, read.entries, strict=True):
             if entry is None:
+                continue
+            if is_internal(key):
+                # Nobody watches these and nobody holds a context of them: what has ended just goes.
+                if entry.live_until_ms <= now_ms:
+                    checks.append(key_check(key, entry, now_ms))
+                    due.append((key, Decision(None, live=False)))
                 continue
             record = decode_record(entry.data, entry.revision)
             decision = decide_expiry(record, now_ms)
@@ -67,12 +97,11 @@ async def _settle_keys(core: Core, ref: NamespaceRef, keys: Sequence[str], *, re
                 decision = decide_reap(record, now_ms, rules.policy.tombstone_retention_ms)
             if decision is not None:
                 checks.append(key_check(key, entry, now_ms))
-                mutations.append(mutation(key, decision, rules.policy.tombstone_retention_ms))
-        if mutations:
+                due.append((key, decision))
+        if due:
+            mutations = mutations_of(due, now_ms, rules.policy.tombstone_retention_ms)
             # Whoever wins the race with this commit has done the same expiry in its own.
             config_version = max(rules.config_version, read.view.config_version)
-            result = await core.store.commit(
-                ref, Commit(read.view.epoch, config_version, tuple(checks), tuple(mutations))
-            )
+            result = await core.store.commit(ref, Commit(read.view.epoch, config_version, tuple(checks), mutations))
             done = done or isinstance(result, Committed)
     return done

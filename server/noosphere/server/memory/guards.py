@@ -30,6 +30,7 @@ from noosphere.consistency.limits import STALE_CHANGES_SHOWN_MAX, STALE_ENTRIES_
 from ..ports.store import Changes, Check, CollectionCheck, KeyCheck, NamespaceRef, NamespaceView
 from .codec import decode_entry, decode_events
 from .core import Core, deleted, state_of
+from .internal import before_first
 from .types import Call
 
 _LOG_PAGE = 256
@@ -240,7 +241,7 @@ async def refresh(core: Core, call: Call) -> tuple[list[StaleEntry], ReadSet]:
 
 async def _first_end(core: Core, present: Present, collection: str) -> int:
     ends_ms = NEVER_MS
-    key: str | None = None
+    key = before_first(collection)
     while True:
         page = await core.store.scan(present.ref, collection, after=key, limit=_LOG_PAGE)
         for entry in page.entries:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from noosphere.consistency import (
+    NEVER_MS,
+    NOTHING_READ,
+    CollectionSeen,
+    KeySeen,
+    ReadSet,
     Scalar,
+    StampMode,
     check_collection,
     check_key,
     check_presented,
@@ -19,6 +25,7 @@ from ..ports.store import Compacted, NamespaceRef, ReadResult, ScanResult
 from .codec import decode_entry, decode_record
 from .core import Core, deleted, located, state_of
 from .expiry import expire_keys
+from .internal import before_first, is_internal
 from .log import compacted, view_batch
 from .types import BatchView, Call, HistoryReply, ListReply, ReadReply, RecordView
 
@@ -67,13 +74,11 @@ class Reads:
                 raise located(deleted(namespace), namespace, result.view.head)
             result = await self._core.store.read(newer, keys)
         head, now_ms = result.view.head, result.view.now_ms
-        return ReadReply(
-            tuple(
-                RecordView(key, decode_entry(entry), now_ms, head)
-                for key, entry in zip(keys, result.entries, strict=True)
-            ),
-            head,
+        check_presented(call.presents(namespace), state_of(namespace, result.view))
+        views = tuple(
+            RecordView(key, decode_entry(entry), now_ms, head) for key, entry in zip(keys, result.entries, strict=True)
         )
+        return ReadReply(views, head, _with_keys(call, namespace, head, views))
 
     async def list(
         self,
@@ -108,6 +113,20 @@ class Reads:
         check_collection(collection)
         size = check_page_size(page_size)
         self._core.admit_reader(call, namespace)
+        reply = await self._page(call, namespace, collection, size, after, reverse, where, claimed_only)
+        return _with_collection(call, namespace, collection, reply)
+
+    async def _page(
+        self,
+        call: Call,
+        namespace: str,
+        collection: str,
+        size: int,
+        after: str | None,
+        reverse: bool,
+        where: tuple[tuple[str, Scalar], ...],
+        claimed_only: bool,
+    ) -> ListReply:
         ref = await self._core.locate(namespace)
         found: list[RecordView] = []
         taken = scanned = 0
@@ -121,10 +140,11 @@ class Reads:
                 ref = newer
                 continue
             now_ms, head = page.view.now_ms, page.view.head
+            check_presented(call.presents(namespace), state_of(namespace, page.view))
             for position, entry in enumerate(page.entries):
                 cursor = entry.key
                 scanned += 1
-                if entry.live_until_ms <= now_ms:
+                if entry.live_until_ms <= now_ms or is_internal(entry.key):
                     continue
                 record = decode_record(entry.data, entry.revision)
                 if not matches(record, where):
@@ -146,9 +166,13 @@ class Reads:
         self, ref: NamespaceRef, collection: str, cursor: str | None, reverse: bool, limit: int
     ) -> ScanResult:
         after, before = (None, cursor) if reverse else (cursor, None)
+        if after is None:
+            after = before_first(collection)
         store = self._core.store
         page = await store.scan(ref, collection, after=after, before=before, limit=limit, reverse=reverse)
-        lapsed = tuple(e.key for e in page.entries if 0 < e.live_until_ms <= page.view.now_ms)
+        lapsed = tuple(
+            e.key for e in page.entries if 0 < e.live_until_ms <= page.view.now_ms and not is_internal(e.key)
+        )
         if lapsed and await expire_keys(self._core, ref, lapsed):
             page = await store.scan(ref, collection, after=after, before=before, limit=limit, reverse=reverse)
         return page
@@ -193,6 +217,29 @@ class Reads:
                 if not result.more:
                     return HistoryReply(tuple(found), view.floor, result.head, None)
         return HistoryReply(tuple(found), view.floor, view.head, cursor)
+
+
+def _with_keys(call: Call, namespace: str, head: int, views: tuple[RecordView, ...]) -> ReadSet | None:
+    tokens = call.tokens
+    if tokens is None or not tokens.record:
+        return None if tokens is None else tokens.read_set
+    seen = {}
+    for view in views:
+        record = view.record if view.version else None
+        seen[view.key] = KeySeen(view.version, NEVER_MS if record is None else record.next_expiry_ms)
+    return (tokens.read_set or NOTHING_READ).with_keys(namespace, head, seen)
+
+
+def _with_collection(call: Call, namespace: str, collection: str, reply: ListReply) -> ListReply:
+    tokens = call.tokens
+    if tokens is None or not tokens.record:
+        return reply if tokens is None else reply._replace(read_set=tokens.read_set)
+    ends_ms = min((v.record.next_expiry_ms for v in reply.records if v.record is not None), default=NEVER_MS)
+    listed = CollectionSeen(reply.stamps.changed, ends_ms)
+    read_set = (tokens.read_set or NOTHING_READ).with_collection(
+        namespace, reply.head, collection, StampMode.CHANGED, listed
+    )
+    return reply._replace(read_set=read_set)
 
 
 def check_page_size(page_size: int) -> int:

@@ -38,7 +38,8 @@ from ..ports.store import Commit, Committed, NamespaceRef, ReadResult, Replayed,
 from .admission import admit_write, after_failure, carry_out, fences_of, refuse, require_writer
 from .codec import decode_entry, decode_record
 from .core import Core, draining
-from .expiry import key_check, mutation
+from .expiry import key_check, mutations_of
+from .internal import before_first
 from .signals import HeadSignals
 from .types import Call, ClaimReply, RecordView
 
@@ -84,7 +85,7 @@ class Tasks:
         check_namespace(namespace)
         check_collection(collection)
         require_writer(call)
-        _check_lease(lease_ms)
+        check_lease(lease_ms)
         if not 0 <= wait_ms <= CLAIM_WAIT_MS_MAX:
             raise invalid("wait", f"{wait_ms} ms is not between 0 and {CLAIM_WAIT_MS_MAX} ms")
         meaning = b"" if call.request is None else fingerprint("claim", namespace, collection, where, lease_ms)
@@ -137,7 +138,7 @@ class Tasks:
         Raises:
             Refusal: CLAIM_LOST, INVALID_FIELD, or a reason that concerns the caller.
         """
-        _check_lease(lease_ms)
+        check_lease(lease_ms)
 
         def decide(record: Record | None, now_ms: int) -> Decision:
             return decide_renew(record, key, fence, call.actor, now_ms, lease_ms)
@@ -191,7 +192,7 @@ class Tasks:
             await refuse(core, ref, refusal, read.view.head)
         if replay is not None:
             return await self._replay_claim(ref, collection, replay)
-        cursor: str | None = None
+        cursor = before_first(collection)
         next_lapse_ms: int | None = None
         while True:
             page = await core.store.scan(ref, collection, after=cursor, limit=_SCAN_STEP, accepted=True)
@@ -290,7 +291,7 @@ class Tasks:
                 epoch=read.view.epoch,
                 config_version=rules.config_version,
                 checks=(key_check(key, entry, now_ms),),
-                mutations=(mutation(key, decision, rules.policy.tombstone_retention_ms),),
+                mutations=mutations_of(((key, decision),), now_ms, rules.policy.tombstone_retention_ms),
                 request=None if call.request is None else RequestRecord(call.request, meaning, _remember(key)),
                 fences=fences_of(call, namespace),
                 not_after_ms=record.next_expiry_ms if record.next_expiry_ms > now_ms else None,
@@ -320,7 +321,7 @@ class Tasks:
             return await self._replay(ref, remembered.reply.decode())
         # The key was too long to be remembered, but its claim's fence is the revision that is.
         await self._core.store.settle(ref)
-        cursor: str | None = None
+        cursor = before_first(collection)
         while True:
             page = await self._core.store.scan(ref, collection, after=cursor, limit=_SCAN_STEP)
             for entry in page.entries:
@@ -340,6 +341,6 @@ def _remember(key: str) -> bytes:
     return data if len(data) <= REMEMBERED_REPLY_BYTES_MAX else b""
 
 
-def _check_lease(lease_ms: int) -> None:
+def check_lease(lease_ms: int) -> None:
     if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
         raise invalid("lease", f"{lease_ms} ms is not between {LEASE_MS_MIN} and {LEASE_MS_MAX} ms")

@@ -19,6 +19,7 @@ from noosphere.consistency import (
     ReadSet,
     Record,
     RequestRef,
+    Resolution,
     StaleEntry,
     seen_by_reader,
 )
@@ -137,7 +138,15 @@ class MergeOperation(NamedTuple):
     op: MergeOp
 
 
-WriteOp = PutOp | DeleteOp | MergeOperation
+class ResolveOp(NamedTuple):
+    """Put one value, or none, in the place of the siblings that the resolver has seen."""
+
+    key: str
+    resolution: Resolution
+    seen: CausalContext
+
+
+WriteOp = PutOp | DeleteOp | MergeOperation | ResolveOp
 
 
 class Compare(NamedTuple):

@@ -24,6 +24,7 @@ from ..ports.runtime import Clock
 from ..ports.store import Compacted, LoggedBatch, NamespaceRef, NamespaceView
 from .codec import decode_record
 from .core import Core, deleted, draining, located, state_of
+from .internal import before_first
 from .log import compacted, view_batch
 from .signals import HeadSignals
 from .types import BatchView, Call, RecordView
@@ -166,7 +167,7 @@ class Watches:
     async def _snapshot(
         self, ref: NamespaceRef, first: NamespaceView, collection: str, delivered: dict[str, int]
     ) -> AsyncGenerator[WatchMessage, None]:
-        key: str | None = None
+        key = before_first(collection)
         last = False
         while not last:
             page = await self._core.store.scan(ref, collection, after=key, limit=_SCAN_STEP)

@@ -32,6 +32,7 @@ from noosphere.consistency import (
     decide_delete,
     decide_merge,
     decide_put,
+    decide_resolve,
     exhausted,
     fingerprint,
     invalid,
@@ -54,10 +55,10 @@ from .admission import (
 )
 from .codec import decode_entry
 from .core import Core
-from .expiry import key_check, mutation
+from .expiry import key_check, mutations_of
 from .guards import Validation, advance, validate
 from .remembered import OpMemory, decode_reply, encode_reply
-from .types import AppliedOp, Call, Compare, DeleteOp, MergeOperation, PutOp, WriteOp, WriteReply
+from .types import AppliedOp, Call, Compare, DeleteOp, MergeOperation, PutOp, ResolveOp, WriteOp, WriteReply
 
 ATTEMPTS_MAX = 64
 
@@ -106,6 +107,14 @@ class Writes:
             Refusal: as for :meth:`put`.
         """
         return await self._write(call, namespace, "delete", (op,))
+
+    async def resolve(self, call: Call, namespace: str, op: ResolveOp) -> WriteReply:
+        """Puts one value, or none, in the place of a key's siblings.
+
+        Raises:
+            Refusal: NO_CONFLICT, CONFLICT, else as for :meth:`put`.
+        """
+        return await self._write(call, namespace, "resolve", (op,))
 
     async def merge(self, call: Call, namespace: str, op: MergeOperation) -> WriteReply:
         """Applies a merge operation, which never conflicts.
@@ -279,10 +288,10 @@ class Writes:
                 key_check(key, entry, view.now_ms) for key, entry in zip(job.keys, attempt.read.entries, strict=True)
             )
             + attempt.validation.checks,
-            mutations=tuple(
-                mutation(op.key, decision, attempt.policy.tombstone_retention_ms)
-                for op, decision in zip(job.ops, decisions, strict=True)
-                if not decision.noop
+            mutations=mutations_of(
+                ((op.key, decision) for op, decision in zip(job.ops, decisions, strict=True)),
+                view.now_ms,
+                attempt.policy.tombstone_retention_ms,
             ),
             request=request,
             fences=attempt.fences,
@@ -304,7 +313,7 @@ def _read_set_of(call: Call) -> ReadSet | None:
 def _on_what_was_seen(op: WriteOp, keys: Mapping[str, KeySeen], warn: bool) -> WriteOp:
     """Returns a put or delete with the precondition that its read set implies."""
     seen = keys.get(op.key)
-    if seen is None or isinstance(op, MergeOperation):
+    if seen is None or isinstance(op, (MergeOperation, ResolveOp)):
         return op
     when = Precondition(blind=True) if warn else Precondition(expected_version=seen.version)
     if isinstance(op, PutOp) and op.put.precondition == UNCONDITIONAL:
@@ -340,6 +349,8 @@ def _decide_op(record: Record | None, op: WriteOp, at: Circumstances) -> Decisio
             return decide_delete(record, key, precondition, at)
         case MergeOperation(key, operation):
             return decide_merge(record, key, operation, at)
+        case ResolveOp(key, resolution, seen):
+            return decide_resolve(record, key, resolution, seen, at)
 
 
 def _applied(decision: Decision, revision: int) -> AppliedOp:

@@ -1,0 +1,202 @@
+"""Reservations: an agent says that it thinks about a key, so that others need not think in vain.
+
+Advisory: a reservation stops nobody who does not ask for one. It works like a claim, on a record of its
+own beside the key, so that it neither moves the key's version nor needs the key to exist.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from noosphere.consistency import (
+    Claim,
+    ConflictInfo,
+    Encoding,
+    Reason,
+    Record,
+    Refusal,
+    Sibling,
+    VersionClock,
+    check_key,
+    check_namespace,
+    fingerprint,
+    invalid,
+)
+from noosphere.consistency.limits import CLAIM_WAIT_MS_MAX
+
+from ..ports.runtime import Clock
+from ..ports.store import Commit, Committed, Mutation, NamespaceRef, ReadResult, Replayed, RequestRecord
+from .admission import admit_write, after_failure, carry_out, fences_of, refuse, require_writer
+from .codec import decode_entry, encode_record
+from .core import Core, draining
+from .expiry import key_check
+from .internal import RESERVATIONS
+from .signals import HeadSignals
+from .tasks import check_lease, wait_for_move
+from .types import Call
+
+ATTEMPTS_MAX = 64
+
+
+class Reservation(NamedTuple):
+    """Who thinks about a key; ``fence`` is 0 unless it is the caller."""
+
+    fence: int
+    holder: str
+    expires_at_ms: int
+    head: int
+
+
+class Reservations:
+    """Makes and cancels reservations."""
+
+    def __init__(self, core: Core, signals: HeadSignals, clock: Clock) -> None:
+        self._core = core
+        self._signals = signals
+        self._clock = clock
+
+    async def reserve(self, call: Call, namespace: str, key: str, *, lease_ms: int, wait_ms: int) -> Reservation:
+        """Reserves a key, or extends the caller's own reservation; waits for another's to end.
+
+        Raises:
+            Refusal: INVALID_FIELD, CONTENTION, or a reason that concerns the caller.
+        """
+        check_namespace(namespace)
+        check_key(key)
+        require_writer(call)
+        check_lease(lease_ms)
+        if not 0 <= wait_ms <= CLAIM_WAIT_MS_MAX:
+            raise invalid("wait", f"{wait_ms} ms is not between 0 and {CLAIM_WAIT_MS_MAX} ms")
+        core, store = self._core, self._core.store
+        meaning = b"" if call.request is None else fingerprint("reserve", namespace, key, lease_ms)
+        deadline_ms = store.now_ms() + wait_ms
+        ref = await core.locate(namespace)
+        lost_races = 0
+        while lost_races < ATTEMPTS_MAX:
+            # Registered before looking, so that a reservation that ends in between is not slept through.
+            moved = self._signals.next_move(ref.storage_id)
+            read = await self._read(call, ref, key)
+            if read.view.deleted and (newer := await core.relocate(ref)) is not None:
+                ref = newer
+                continue
+            head, now_ms = read.view.head, read.view.now_ms
+            held = _claim_of(read)
+            try:
+                replayed = admit_write(core, call, namespace, read, meaning, fences_of(call, namespace), (), ())
+            except Refusal as refusal:
+                await refuse(core, ref, refusal, head)
+            if replayed is not None:
+                await store.settle(ref)
+                return _shown(held, call, head, now_ms)
+            if held is not None and held.active(now_ms) and held.holder != call.actor:
+                left_ms = deadline_ms - now_ms
+                if left_ms <= 0:
+                    await store.settle(ref)
+                    return _shown(held, call, head, now_ms)
+                if self._signals.draining:
+                    await refuse(core, ref, draining(), head)
+                await wait_for_move(self._clock, moved, min(left_ms, max(1, held.expires_at_ms - now_ms)))
+                continue
+            mine = held is not None and held.active(now_ms)
+            claim = Claim(call.actor, now_ms + lease_ms, held.fence if mine and held is not None else 0, 1)
+            revision = await self._commit(call, ref, key, read, _record(claim, now_ms), meaning)
+            if isinstance(revision, int):
+                return Reservation(claim.fence or revision, call.actor, claim.expires_at_ms, revision)
+            ref = revision
+            lost_races += 1
+        contention = Refusal(Reason.CONTENTION, f"{key!r} was reserved by others {ATTEMPTS_MAX} times over")
+        await refuse(core, ref, contention, 0)
+
+    async def cancel(self, call: Call, namespace: str, key: str, fence: int) -> int:
+        """Gives a reservation up; returns the head.
+
+        Raises:
+            Refusal: CLAIM_LOST, or a reason that concerns the caller.
+        """
+        check_namespace(namespace)
+        check_key(key)
+        require_writer(call)
+        core = self._core
+        meaning = b"" if call.request is None else fingerprint("cancel", namespace, key, fence)
+        ref = await core.locate(namespace)
+        for _ in range(ATTEMPTS_MAX):
+            read = await self._read(call, ref, key)
+            if read.view.deleted and (newer := await core.relocate(ref)) is not None:
+                ref = newer
+                continue
+            held = _claim_of(read)
+            try:
+                fences = fences_of(call, namespace)
+                replayed = admit_write(core, call, namespace, read, meaning, fences, (fence,), ())
+                if replayed is None and (
+                    held is None
+                    or held.holder != call.actor
+                    or held.fence != fence
+                    or not held.active(read.view.now_ms)
+                ):
+                    raise Refusal(Reason.CLAIM_LOST, f"{key!r} is not reserved by you", ConflictInfo(key, 0))
+            except Refusal as refusal:
+                await refuse(core, ref, refusal, read.view.head)
+            if replayed is not None:
+                await core.store.settle(ref)
+                return read.view.head
+            revision = await self._commit(call, ref, key, read, None, meaning)
+            if isinstance(revision, int):
+                return revision
+            ref = revision
+        contention = Refusal(Reason.CONTENTION, f"{key!r} was reserved anew {ATTEMPTS_MAX} times over")
+        await refuse(core, ref, contention, 0)
+
+    async def _read(self, call: Call, ref: NamespaceRef, key: str) -> ReadResult:
+        locks = tuple(fence.lock for fence in fences_of(call, ref.name))
+        return await self._core.store.read(
+            ref, (RESERVATIONS + key,), request=call.request, locks=locks, accepted=True
+        )
+
+    async def _commit(
+        self, call: Call, ref: NamespaceRef, key: str, read: ReadResult, record: Record | None, meaning: bytes
+    ) -> int | NamespaceRef:
+        """Commits; returns the revision, or the generation with which to try again."""
+        name = RESERVATIONS + key
+        view = read.view
+        ends_ms = 0 if record is None else record.live_until_ms
+        data = None if record is None else encode_record(record)
+        result = await carry_out(
+            self._core,
+            ref,
+            Commit(
+                epoch=view.epoch,
+                config_version=self._core.rules(ref.name).config_version,
+                checks=(key_check(name, read.entries[0], view.now_ms),),
+                # Without an event: nobody's list, watch or read set is moved by what others think about.
+                mutations=(Mutation(name, data, ends_ms, ends_ms, False, b""),),
+                request=None if call.request is None else RequestRecord(call.request, meaning, b""),
+                fences=fences_of(call, ref.name),
+            ),
+            view.head,
+        )
+        if isinstance(result, Committed):
+            return result.revision
+        if isinstance(result, Replayed):
+            return result.remembered.revision
+        try:
+            return await after_failure(self._core, ref, result, call)
+        except Refusal as refusal:
+            await refuse(self._core, ref, refusal, view.head)
+
+
+def _claim_of(read: ReadResult) -> Claim | None:
+    record = decode_entry(read.entries[0])
+    return None if record is None else record.claim
+
+
+def _record(claim: Claim, now_ms: int) -> Record:
+    sibling = Sibling(0, claim.holder, now_ms, b"null", Encoding.JSON, claim.expires_at_ms)
+    clock = VersionClock().written_by(claim.holder)
+    return Record(0, (sibling,), clock, now_ms, 1, claim=claim)
+
+
+def _shown(held: Claim | None, call: Call, head: int, now_ms: int) -> Reservation:
+    if held is None or not held.active(now_ms):
+        return Reservation(0, "", 0, head)
+    return Reservation(held.fence if held.holder == call.actor else 0, held.holder, held.expires_at_ms, head)
