@@ -83,7 +83,7 @@ class Lines(Silence):
             case Completed() if tally.completions.total() % self._step == 0:
                 done = tally.completions.total()
                 self._print(
-                    f"{done} of {self._sections} sections done, {tally.conflict_count} conflicts resolved on the way"
+                    f"{done} of {self._sections} sections done, {tally.conflict_count} conflicts met on the way"
                 )
             case Claimed(section, attempt) if attempt > 1:
                 self._print(f"{agent} took over section {section}")
