@@ -13,7 +13,6 @@ from typing import NamedTuple
 from noosphere.consistency import (
     Decision,
     Encoding,
-    Reason,
     Record,
     Refusal,
     Remembered,
@@ -30,12 +29,11 @@ from noosphere.consistency import (
     invalid,
     too_large,
 )
-from noosphere.consistency.errors import ConflictInfo
 from noosphere.consistency.limits import CLAIM_WAIT_MS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, REMEMBERED_REPLY_BYTES_MAX
 
 from ..ports.runtime import Clock
 from ..ports.store import Commit, Committed, NamespaceRef, ReadResult, Replayed, RequestRecord, StoredEntry
-from .admission import admit_write, after_failure, carry_out, fences_of, refuse, require_writer
+from .admission import admit_write, after_failure, carry_out, contended, fences_of, refuse, require_writer
 from .codec import decode_entry, decode_record
 from .core import Core, draining
 from .expiry import key_check, mutation
@@ -124,12 +122,8 @@ class Tasks:
             ref = reply
             lost_races += 1
             if lost_races >= ATTEMPTS_MAX:
-                contention = Refusal(
-                    Reason.CONTENTION,
-                    f"another claimer was faster {ATTEMPTS_MAX} times in {collection!r}",
-                    ConflictInfo(key, 0),
-                )
-                await refuse(self._core, ref, contention, found.read.view.head)
+                message = f"another claimer was faster {ATTEMPTS_MAX} times in {collection!r}"
+                await contended(self._core, ref, message)
 
     async def renew(self, call: Call, namespace: str, key: str, fence: int, lease_ms: int) -> ClaimReply:
         """Extends a claim from now on.
@@ -262,10 +256,7 @@ class Tasks:
             if isinstance(reply, Remembered):
                 return await self._replay(ref, key)
             ref = reply
-        contention = Refusal(
-            Reason.CONTENTION, f"{key!r} changed under each of {ATTEMPTS_MAX} attempts", ConflictInfo(key, 0)
-        )
-        await refuse(core, ref, contention, 0)
+        await contended(core, ref, f"{key!r} changed under each of {ATTEMPTS_MAX} attempts")
 
     async def _carry_out(
         self,

@@ -37,6 +37,7 @@ from .admission import (
     carry_out,
     check_op,
     check_transaction,
+    contended,
     fences_of,
     presented,
     refuse,
@@ -136,16 +137,7 @@ class Writes:
             if isinstance(result, WriteReply):
                 return result
             ref = result
-        await refuse(
-            self._core,
-            ref,
-            Refusal(
-                Reason.CONTENTION,
-                f"{keys[0]!r} changed under each of {ATTEMPTS_MAX} attempts",
-                ConflictInfo(keys[0], 0),
-            ),
-            0,
-        )
+        await contended(self._core, ref, f"{keys[0]!r} changed under each of {ATTEMPTS_MAX} attempts")
 
     async def _attempt(self, ref: NamespaceRef, job: _Job) -> WriteReply | NamespaceRef:
         """Tries once; returns the reply, or the generation with which to try again."""

@@ -42,9 +42,12 @@ def status_of(refusal: Refusal) -> status_pb2.Status:
     detail = _detail(refusal)
     if detail is not None:
         _pack(status, detail)
-        if status.ByteSize() > DETAILS_BYTES_MAX:
-            # Keys can be long: the details that only inform go before the limit of gRPC's metadata is met.
+        while status.ByteSize() > DETAILS_BYTES_MAX:
+            # Names can be long, and above gRPC's limit for metadata the whole error would be lost.
             del status.details[1:]
+            if not _shorten(detail):
+                break
+            _pack(status, detail)
     return status
 
 
@@ -64,6 +67,18 @@ def dot_message(dot: Dot) -> types_pb2.DotInfo:
     if dot.time_ms:
         message.write_time.CopyFrom(timestamp(dot.time_ms))
     return message
+
+
+def _shorten(detail: Message) -> bool:
+    """Drops the least telling entry of a detail's list; returns whether there was one."""
+    match detail:
+        case errors_pb2.ConflictDetail() if detail.unseen:
+            del detail.unseen[-1]
+        case errors_pb2.TransactionDetail() if detail.failures:
+            del detail.failures[-1]
+        case _:
+            return False
+    return True
 
 
 def _pack(status: status_pb2.Status, message: Message) -> None:
