@@ -230,7 +230,8 @@ def _facts(figures: Figures) -> list[tuple[str, str]]:
         ),
         (
             "recorded history",
-            f"{verdict.figures.calls} calls, {verdict.status} by revisions and, independently, by values",
+            f"{verdict.figures.calls} calls, {verdict.status}"
+            + (" by revisions and, independently, by values" if verdict.ok else ""),
         ),
     ]
 
