@@ -88,7 +88,7 @@ def version_with_every_acknowledgement(patch: Patch) -> None:
 def no_floor(patch: Patch) -> None:
     def reaped(reap: Any, *args: Any) -> Any:
         decision = reap(*args)
-        return decision and replace(decision, raise_floor_context=0)
+        return decision and decision._replace(raise_floor_context=0)
 
     wrap(patch, decide, "decide_reap", reaped)
 
@@ -98,7 +98,7 @@ def the_floor_rises_above_the_dots(patch: Patch) -> None:
 
     def reaped(reap: Any, held: Record, *args: Any) -> Any:
         decision = reap(held, *args)
-        return decision and replace(decision, raise_floor_context=held.stored)
+        return decision and decision._replace(raise_floor_context=held.stored)
 
     wrap(patch, decide, "decide_reap", reaped)
 
@@ -160,12 +160,12 @@ def policy_decides_although_a_version_was_given(patch: Patch) -> None:
 
 
 def shared_namespaces_are_treated_as_private(patch: Patch) -> None:
-    judged_otherwise(patch, lambda held, when, at: (when, replace(at, private=True)))
+    judged_otherwise(patch, lambda held, when, at: (when, at._replace(private=True)))
 
 
 def last_writer_wins_everywhere(patch: Patch) -> None:
     last = ConflictPolicy.LAST_WRITER_WINS
-    judged_otherwise(patch, lambda held, when, at: (when, replace(at, policy=last)))
+    judged_otherwise(patch, lambda held, when, at: (when, at._replace(policy=last)))
 
 
 def verdict_without(patch: Patch, **changes: Any) -> None:
@@ -287,7 +287,7 @@ def a_new_life_forgets_the_reaped_one(patch: Patch) -> None:
 
 
 def merging_counts_as_reading(patch: Patch) -> None:
-    wrap(patch, decide, "decide_merge", lambda merged, *args: replace(merged(*args), sole=True, live=True))
+    wrap(patch, decide, "decide_merge", lambda merged, *args: merged(*args)._replace(sole=True, live=True))
 
 
 def removal_ignores_its_context(patch: Patch) -> None:
@@ -308,7 +308,7 @@ def a_log_loses_one_entry_at_its_limit(patch: Patch) -> None:
 
 def a_plain_put_takes_a_typed_record_without_a_version(patch: Patch) -> None:
     def put(original: Any, held: Record | None, *args: Any) -> Any:
-        return original(replace(held, merge_type=MergeType.NONE) if held is not None else None, *args)
+        return original(held._replace(merge_type=MergeType.NONE) if held is not None else None, *args)
 
     wrap(patch, decide, "decide_put", put)
 
@@ -334,7 +334,7 @@ def any_fence_of_the_holder_will_do(patch: Patch) -> None:
 def done_tasks_are_handed_out_again(patch: Patch) -> None:
     def free(claimable: Any, found: Record, where: Any, now_ms: int) -> bool:
         done = found.claim is not None and found.claim.done
-        return bool(claimable(replace(found, claim=None) if done else found, where, now_ms))
+        return bool(claimable(found._replace(claim=None) if done else found, where, now_ms))
 
     wrap(patch, claims, "claimable", free)
 
@@ -342,19 +342,19 @@ def done_tasks_are_handed_out_again(patch: Patch) -> None:
 def renewing_moves_the_fence(patch: Patch) -> None:
     def renewed(renew: Any, *args: Any) -> Any:
         decision = renew(*args)
-        return replace(decision, record=replace(decision.record, claim=replace(decision.record.claim, fence=0)))
+        return decision._replace(record=decision.record._replace(claim=decision.record.claim._replace(fence=0)))
 
     wrap(patch, claims, "decide_renew", renewed)
 
 
 def a_put_ends_a_claim(patch: Patch) -> None:
-    wrap(patch, decide, "_rewritten", lambda rewrite, *args: replace(rewrite(*args), claim=None))
+    wrap(patch, decide, "_rewritten", lambda rewrite, *args: rewrite(*args)._replace(claim=None))
 
 
 def a_claim_outlives_the_task(patch: Patch) -> None:
     def rewritten(rewrite: Any, held: Record | None, *args: Any) -> Record:
         new: Record = rewrite(held, *args)
-        return replace(new, claim=held.claim if held is not None else None)
+        return new._replace(claim=held.claim if held is not None else None)
 
     wrap(patch, decide, "_rewritten", rewritten)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from noosphere.consistency import (
@@ -21,8 +20,7 @@ from ..ports.coordinator import Incarnation
 from ..ports.store import CollectionStamps, Fence
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """Who calls, and under which id."""
 
     incarnation: Incarnation | None = None
