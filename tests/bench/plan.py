@@ -54,10 +54,10 @@ class Plan:
 FULL = Plan(
     name="full",
     callers=16,
-    pairs=15,
+    pairs=13,
     get_calls=400,
     put_calls=250,
-    client_pairs=9,
+    client_pairs=7,
     warm_calls=100,
     records_small=100,
     records_large=100_000,
@@ -65,9 +65,9 @@ FULL = Plan(
     engine_gets=4_000,
     engine_puts=2_000,
     engine_callers=50,
-    scan_pairs=5,
-    scan_puts=1_000,
-    restarts=5,
+    scan_pairs=4,
+    scan_puts=400,
+    restarts=3,
     profile_calls=300,
 )
 

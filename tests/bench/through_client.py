@@ -12,7 +12,7 @@ from noosphere.client import Client, Key, Record, connect
 
 from .commands import WrongAnswer
 from .replies import Replies
-from .workloads import KEYS_PER_CALLER, NAMESPACE, key_of, value_of
+from .workloads import CALL_TIMEOUT, KEYS_PER_CALLER, NAMESPACE, key_of, value_of
 
 Value = dict[str, str]
 
@@ -96,7 +96,9 @@ class ClientTarget:
     async def open(cls, address: str, callers: int, canned: Replies | None) -> ClientTarget:
         """Connects and writes every caller's keys once."""
         stack = contextlib.AsyncExitStack()
-        client: Client = await stack.enter_async_context(connect(address, agent="bench/client", takeover=True))
+        client: Client = await stack.enter_async_context(
+            connect(address, agent="bench/client", takeover=True, timeout=CALL_TIMEOUT)
+        )
         space = client.namespace(NAMESPACE)
         value = None if canned is None else json.loads(canned.get.record.values[0].value.data)
         made = [

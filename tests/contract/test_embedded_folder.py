@@ -131,16 +131,19 @@ def test_a_folder_without_permission_is_refused(tmp_path: Path, mode: int) -> No
     process.join()
 
 
+async def _open(folder: Path) -> None:
+    coordinator = await EmbeddedCoordinator.open(folder, clock=ManualClock())
+    try:
+        await EmbeddedStore.open(folder, coordinator, clock=ManualClock())
+    finally:
+        await coordinator.close()
+
+
 async def open_problem(folder: Path) -> str:
     """Returns the one line that says why the drivers cannot open their files; checks that nothing was changed."""
     before = contents(folder)
-    clock = ManualClock()
     with pytest.raises(DataFolderError) as refused:
-        coordinator = await EmbeddedCoordinator.open(folder, clock=clock)
-        try:
-            await EmbeddedStore.open(folder, coordinator, clock=clock)
-        finally:
-            await coordinator.close()
+        await _open(folder)
     after = contents(folder)
     assert {name: after[name] for name in FILES if name in after} == {n: before[n] for n in FILES if n in before}
     assert "\n" not in str(refused.value)

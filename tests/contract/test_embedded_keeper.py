@@ -202,7 +202,9 @@ async def test_folding_runs_beside_commits_and_drops(embedded: EmbeddedLab) -> N
     assert [n.ref for n in await embedded.store.namespaces("", "", 10)] == listing
 
 
-async def test_a_fold_begins_by_itself_when_the_journal_has_grown(embedded: EmbeddedLab) -> None:
+async def test_a_fold_begins_by_itself_when_the_journal_has_grown(
+    embedded: EmbeddedLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folds = embedded.store._keeper
     started = asyncio.Event()
     original = folds.fold_all
@@ -211,7 +213,7 @@ async def test_a_fold_begins_by_itself_when_the_journal_has_grown(embedded: Embe
         started.set()
         await original()
 
-    folds.fold_all = fold_all  # type: ignore[method-assign]
+    monkeypatch.setattr(folds, "fold_all", fold_all)
     for i in range(keeper.FOLD_BYTES // 500_000 + 2):
         await write(embedded.store, put(f"k{i}", b"x" * 500_000))
     await asyncio.wait_for(started.wait(), 60)
@@ -309,7 +311,9 @@ async def test_what_is_not_synced_is_not_evicted(embedded: EmbeddedLab) -> None:
     assert isinstance(await making, Committed)
 
 
-async def test_concurrent_users_of_an_unloaded_namespace_share_one_load(embedded: EmbeddedLab) -> None:
+async def test_concurrent_users_of_an_unloaded_namespace_share_one_load(
+    embedded: EmbeddedLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await busy(embedded.store)
     await embedded.reopen()
     loads = 0
@@ -320,7 +324,7 @@ async def test_concurrent_users_of_an_unloaded_namespace_share_one_load(embedded
         loads += 1
         return original(*args)
 
-    embedded.journal.inner.load = load  # type: ignore[method-assign]
+    monkeypatch.setattr(embedded.journal.inner, "load", load)
     users = [asyncio.create_task(get(embedded.store, f"a/{i}")) for i in range(50)]
     users += [asyncio.create_task(commit(embedded.store, put(f"n{i}"))) for i in range(50)]  # type: ignore[arg-type]
     await turns(2)
@@ -332,7 +336,7 @@ async def test_concurrent_users_of_an_unloaded_namespace_share_one_load(embedded
     assert sum(isinstance(r, Committed) for r in results) == 50
 
 
-async def test_the_loop_goes_on_while_a_namespace_loads(embedded: EmbeddedLab) -> None:
+async def test_the_loop_goes_on_while_a_namespace_loads(embedded: EmbeddedLab, monkeypatch: pytest.MonkeyPatch) -> None:
     await write(embedded.store, put("a"))
     await write(embedded.store, put("a"), namespace=OTHER)
     await embedded.reopen()
@@ -345,7 +349,7 @@ async def test_the_loop_goes_on_while_a_namespace_loads(embedded: EmbeddedLab) -
         asyncio.run_coroutine_threadsafe(gate.wait(), loop).result(60)
         return original(*args)
 
-    embedded.journal.inner.load = load  # type: ignore[method-assign]
+    monkeypatch.setattr(embedded.journal.inner, "load", load)
     waiting = asyncio.create_task(get(embedded.store, "a"))
     await turns()
     # The lock around journal calls is the test's own; reads of what is loaded need no journal.
@@ -388,7 +392,7 @@ async def test_commits_wait_for_room_instead_of_filling_memory(
     assert len(await keys(embedded.store)) == 70
 
 
-async def test_a_batch_is_bounded_in_bytes(embedded: EmbeddedLab) -> None:
+async def test_a_batch_is_bounded_in_bytes(embedded: EmbeddedLab, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     original = embedded.journal.inner.append
 
@@ -396,7 +400,7 @@ async def test_a_batch_is_bounded_in_bytes(embedded: EmbeddedLab) -> None:
         sizes.append(len(blob))
         original(number, blob)
 
-    embedded.journal.inner.append = append  # type: ignore[method-assign]
+    monkeypatch.setattr(embedded.journal.inner, "append", append)
     async with embedded.holding():
         making = [asyncio.create_task(commit(embedded.store, put(f"k{i}", b"x" * 200_000))) for i in range(20)]
         await turns()

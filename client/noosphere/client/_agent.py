@@ -12,6 +12,7 @@ from ._transport import LOG, Transport
 from ._wire import local_refusal, span_seconds
 
 _CLOSE_TIMEOUT = 2.0
+_LEASE_MIN = 1.0
 
 
 def random_agent() -> str:
@@ -55,7 +56,8 @@ async def keep_agent(transport: Transport, lease: float) -> None:
 
     Calls renew it too, so a busy client sends nothing here.
     """
-    pause = lease / 3
+    # A server that names no lease must not make this a busy loop.
+    pause = max(lease, _LEASE_MIN) / 3
     while True:
         idle = transport.clock() - transport.renewed_at
         if idle < pause:

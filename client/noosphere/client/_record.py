@@ -220,7 +220,7 @@ class Record(Generic[T]):
 
     @property
     def expires_at(self) -> datetime | None:
-        """When the last live value ends; None for never, or without a live value."""
+        """When the last live value ends; None for never, without a live value, or just written with a ``ttl``."""
         ends = [written.expires_at for written in self.writers]
         known = [end for end in ends if end is not None]
         return max(known) if known and len(known) == len(ends) else None

@@ -142,6 +142,7 @@ class Watch(Generic[T]):
             StopAsyncIteration: the block was left.
             LimitExceeded: a snapshot is larger than this watch collects.
             Unavailable: the watch could not be resumed for ``patience`` seconds.
+            StaleIncarnation: the agent's incarnation has ended; connect again and give ``resume``.
             NoosphereError: the watch cannot continue, see the tree.
         """
         if not self._entered:

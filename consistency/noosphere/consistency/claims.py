@@ -7,8 +7,6 @@ task's value still covers it.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from .decide import ChangeKind, Decision, Event
 from .errors import ConflictInfo, Reason, Refusal
 from .record import Claim, Encoding, Record, Scalar
@@ -53,7 +51,7 @@ def decide_renew(record: Record | None, key: str, fence: int, actor: str, now_ms
         Refusal: CLAIM_LOST.
     """
     held, claim = _held(record, key, fence, actor, now_ms)
-    return _decision(held, replace(claim, expires_at_ms=now_ms + lease_ms), ChangeKind.RENEW, actor)
+    return _decision(held, claim._replace(expires_at_ms=now_ms + lease_ms), ChangeKind.RENEW, actor)
 
 
 def decide_release(record: Record | None, key: str, fence: int, actor: str, now_ms: int) -> Decision:
@@ -63,7 +61,7 @@ def decide_release(record: Record | None, key: str, fence: int, actor: str, now_
         Refusal: CLAIM_LOST.
     """
     held, claim = _held(record, key, fence, actor, now_ms)
-    return _decision(held, replace(claim, holder="", expires_at_ms=0), ChangeKind.RELEASE, actor)
+    return _decision(held, claim._replace(holder="", expires_at_ms=0), ChangeKind.RELEASE, actor)
 
 
 def decide_complete(
@@ -76,8 +74,8 @@ def decide_complete(
             right to act.
     """
     held, claim = _held(record, key, fence, actor, now_ms)
-    done = replace(
-        claim, holder="", expires_at_ms=0, done=True, completed_by=actor, result=result, result_encoding=encoding
+    done = claim._replace(
+        holder="", expires_at_ms=0, done=True, completed_by=actor, result=result, result_encoding=encoding
     )
     return _decision(held, done, ChangeKind.COMPLETE, actor)
 
@@ -99,8 +97,7 @@ def _held(record: Record | None, key: str, fence: int, actor: str, now_ms: int) 
 
 
 def _decision(record: Record, claim: Claim, kind: ChangeKind, actor: str) -> Decision:
-    new = replace(
-        record,
+    new = record._replace(
         stored=0,
         claim=claim,
         clock=record.clock.written_by(actor),

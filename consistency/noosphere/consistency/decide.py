@@ -7,7 +7,6 @@ the commit that will carry it out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -58,8 +57,7 @@ UNCONDITIONAL = Precondition()
 _NOTHING_SEEN = CausalContext()
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(NamedTuple):
     """A value to write. At most one of ``ttl_ms`` and ``expires_at_ms`` is given."""
 
     data: bytes
@@ -70,8 +68,7 @@ class Put:
     precondition: Precondition = UNCONDITIONAL
 
 
-@dataclass(frozen=True, slots=True)
-class Circumstances:
+class Circumstances(NamedTuple):
     """What a decision depends on besides record and operation.
 
     Attributes:
@@ -99,8 +96,7 @@ class Event(NamedTuple):
     overwritten: tuple[Dot, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """One key's part of a commit.
 
     Attributes:
@@ -293,7 +289,7 @@ def decide_resolve(
         case DeleteAll():
             return decide_delete(record, key, when, at)
         case _:
-            put = replace(resolution, attributes=resolution.attributes or record.attributes, precondition=when)
+            put = resolution._replace(attributes=resolution.attributes or record.attributes, precondition=when)
             return decide_put(record, key, put, at)
 
 
@@ -341,8 +337,7 @@ def decide_expiry(record: Record, now_ms: int) -> Decision | None:
     if not settled.expired:
         return None
     live = bool(settled.live)
-    new = replace(
-        record,
+    new = record._replace(
         stored=0,
         siblings=settled.siblings,
         change_count=record.change_count + 1,

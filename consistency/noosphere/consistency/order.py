@@ -9,15 +9,14 @@ serves it, so the order is written down once, here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .errors import LogRangeInfo, LostInfo, Reason, Refusal
 from .requests import Remembered, check_replay
 from .revision import Cut, find_lost
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceState:
+class NamespaceState(NamedTuple):
     """What a write finds before it looks at any record."""
 
     namespace: str

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from .errors import Refusal, invalid, too_large
@@ -44,8 +44,7 @@ class CollectionSeen(NamedTuple):
     expires_at_ms: int = NEVER_MS
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceSeen:
+class NamespaceSeen(NamedTuple):
     """What was seen of one namespace, all of it at revision ``revision`` or later.
 
     Attributes:
@@ -55,8 +54,8 @@ class NamespaceSeen:
     """
 
     revision: int
-    keys: Mapping[str, KeySeen] = field(default_factory=dict)
-    collections: Mapping[tuple[str, StampMode], CollectionSeen] = field(default_factory=dict)
+    keys: Mapping[str, KeySeen] = MappingProxyType({})
+    collections: Mapping[tuple[str, StampMode], CollectionSeen] = MappingProxyType({})
 
 
 class Guard(NamedTuple):
@@ -91,11 +90,10 @@ class Guard(NamedTuple):
 EVERYTHING = (Guard(""),)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadSet:
+class ReadSet(NamedTuple):
     """What a model saw, by namespace; at most 8 namespaces and 1,024 entries."""
 
-    namespaces: Mapping[str, NamespaceSeen] = field(default_factory=dict)
+    namespaces: Mapping[str, NamespaceSeen] = MappingProxyType({})
 
     def with_key(self, namespace: str, head: int, key: str, seen: KeySeen) -> ReadSet:
         """Returns the set with one more key. Of a key read twice the earlier version counts.
@@ -106,7 +104,7 @@ class ReadSet:
         part = self._part(namespace, head)
         if key in part.keys:
             return self
-        return self._with(namespace, replace(part, keys={**part.keys, key: seen}))
+        return self._with(namespace, part._replace(keys={**part.keys, key: seen}))
 
     def with_keys(self, namespace: str, head: int, keys: Mapping[str, KeySeen]) -> ReadSet:
         """Returns the set with more keys, as :meth:`with_key`.
@@ -115,7 +113,7 @@ class ReadSet:
             Refusal: VALUE_TOO_LARGE.
         """
         part = self._part(namespace, head)
-        return self._with(namespace, replace(part, keys={**keys, **part.keys}))
+        return self._with(namespace, part._replace(keys={**keys, **part.keys}))
 
     def with_collection(
         self, namespace: str, head: int, collection: str, mode: StampMode, seen: CollectionSeen
@@ -130,7 +128,7 @@ class ReadSet:
         if held is not None:
             # A later page has the same stamp if nothing happened; its values may end earlier.
             seen = CollectionSeen(held.stamp, min(held.expires_at_ms, seen.expires_at_ms))
-        return self._with(namespace, replace(part, collections={**part.collections, (collection, mode): seen}))
+        return self._with(namespace, part._replace(collections={**part.collections, (collection, mode): seen}))
 
     def guarded(self, guards: Iterable[Guard]) -> ReadSet:
         """Returns the part of the set that ``guards`` cover."""
@@ -193,7 +191,7 @@ class ReadSet:
         part = self.namespaces.get(namespace)
         if part is None:
             return NamespaceSeen(head)
-        return part if part.revision <= head else replace(part, revision=head)
+        return part if part.revision <= head else part._replace(revision=head)
 
     def _with(self, namespace: str, part: NamespaceSeen) -> ReadSet:
         parts = {**self.namespaces, namespace: part}

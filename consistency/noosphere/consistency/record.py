@@ -6,7 +6,6 @@ me"; :meth:`Record.at` puts the real one in once it is known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -45,8 +44,7 @@ class Sibling(NamedTuple):
         return Dot(self.dot, self.actor, self.time_ms, not self.live(now_ms))
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """Who works on a record. ``fence`` is the revision at which the claim was taken."""
 
     holder: str
@@ -63,8 +61,7 @@ class Claim:
         return not self.done and bool(self.holder) and self.expires_at_ms > now_ms
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One key's stored state.
 
     Attributes:
@@ -121,7 +118,7 @@ class Record:
             )
         claim = self.claim
         if claim is not None and claim.fence == 0:
-            claim = replace(claim, fence=revision)
+            claim = claim._replace(fence=revision)
         return Record(
             revision,
             siblings,

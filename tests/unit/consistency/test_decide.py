@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import pytest
@@ -528,7 +528,7 @@ def test_placeholders_are_replaced_once_the_revision_is_known() -> None:
     key.merge(SetUpdate(add=("1",)))
     key.merge(SetUpdate(add=("2",)))
     record = key.stored
-    assert record.at(10**6) == replace(record, stored=10**6)
+    assert record.at(10**6) == record._replace(stored=10**6)
     assert record.clock.entries == (("a#1", key.head),)
     state = json.loads(record.siblings[0].data or b"")
     assert state == [[1, key.head - 1, 0], [2, key.head, 0]]

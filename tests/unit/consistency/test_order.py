@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import pytest
@@ -117,26 +117,26 @@ def ended_incarnation(attempt: Attempt) -> None:
 
 
 def too_large(attempt: Attempt) -> None:
-    attempt.put = replace(attempt.put, data=b"123456789")
+    attempt.put = attempt.put._replace(data=b"123456789")
 
 
 def expiry_in_the_past(attempt: Attempt) -> None:
-    attempt.put = replace(attempt.put, expires_at_ms=NOW_MS)
+    attempt.put = attempt.put._replace(expires_at_ms=NOW_MS)
 
 
 def another_version(attempt: Attempt) -> None:
     when = attempt.put.precondition
-    attempt.put = replace(attempt.put, precondition=when._replace(expected_version=HEAD - 5))
+    attempt.put = attempt.put._replace(precondition=when._replace(expected_version=HEAD - 5))
 
 
 def context_too_old(attempt: Attempt) -> None:
     when = attempt.put.precondition
-    attempt.put = replace(attempt.put, precondition=when._replace(context=CausalContext(FLOOR - 1)))
+    attempt.put = attempt.put._replace(precondition=when._replace(context=CausalContext(FLOOR - 1)))
 
 
 def conflict(attempt: Attempt) -> None:
     when = attempt.put.precondition
-    attempt.put = replace(attempt.put, precondition=when._replace(context=CausalContext(HEAD - 2)))
+    attempt.put = attempt.put._replace(precondition=when._replace(context=CausalContext(HEAD - 2)))
     attempt.record = stored(HEAD - 1)
 
 
@@ -240,16 +240,16 @@ def test_a_delete_without_a_live_value_is_a_no_op_after_the_version_and_before_t
 
 
 def test_a_typed_record_asks_for_a_version_before_it_looks_at_the_value_or_the_context() -> None:
-    record = replace(stored(HEAD - 1), merge_type=MergeType.COUNTER)
+    record = stored(HEAD - 1)._replace(merge_type=MergeType.COUNTER)
     text = Put(b'"text"', precondition=Precondition(context=CausalContext()))
     refused(Reason.PRECONDITION_REQUIRED, decide_put, record, "k", text, AT)
     refused(Reason.PRECONDITION_REQUIRED, decide_put, record, "k", Put(b"1", precondition=BLIND), AT)
-    refused(Reason.PRECONDITION_REQUIRED, decide_put, record, "k", Put(b"1"), replace(AT, private=True))
-    wrong_version = replace(text, precondition=Precondition(HEAD - 2, CausalContext()))
+    refused(Reason.PRECONDITION_REQUIRED, decide_put, record, "k", Put(b"1"), AT._replace(private=True))
+    wrong_version = text._replace(precondition=Precondition(HEAD - 2, CausalContext()))
     refused(Reason.VERSION_MISMATCH, decide_put, record, "k", wrong_version, AT)
-    right_version = replace(text, precondition=Precondition(HEAD - 1, CausalContext()))
+    right_version = text._replace(precondition=Precondition(HEAD - 1, CausalContext()))
     refused(Reason.MERGE_TYPE_MISMATCH, decide_put, record, "k", right_version, AT)
-    refused(Reason.CONFLICT, decide_put, record, "k", replace(right_version, data=b"5"), AT)
+    refused(Reason.CONFLICT, decide_put, record, "k", right_version._replace(data=b"5"), AT)
     raw = Put(b"5", Encoding.BYTES, precondition=Precondition(HEAD - 1))
     refused(Reason.MERGE_TYPE_MISMATCH, decide_put, record, "k", raw, AT)
 

@@ -12,7 +12,7 @@ from noosphere.client import NoosphereError, Unavailable
 
 from .display import Display, Lines, Screen, Silence, print_figures
 from .figures import Figures
-from .processes import DemoError
+from .processes import DemoError, ServerUnreachable
 from .run import cancel_on_sigterm, run
 from .settings import DemoSettings
 from .text import InputError
@@ -48,6 +48,8 @@ def run_demo(settings: DemoSettings, as_json: bool = False, console: Console | N
         figures = asyncio.run(_run(settings, _display(console, as_json)))
     except (InputError, OSError) as error:
         return _fail(EXIT_USAGE, "UNUSABLE_INPUT", str(error), as_json)
+    except ServerUnreachable as error:
+        return _fail(EXIT_UNREACHABLE, "UNAVAILABLE", str(error), as_json)
     except DemoError as error:
         return _fail(EXIT_CANNOT_RUN, "DEMO_FAILED", str(error), as_json)
     except NoosphereError as error:

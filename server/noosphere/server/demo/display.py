@@ -83,7 +83,7 @@ class Lines(Silence):
             case Completed() if tally.completions.total() % self._step == 0:
                 done = tally.completions.total()
                 self._print(
-                    f"{done} of {self._sections} sections done, {tally.conflict_count} conflicts resolved on the way"
+                    f"{done} of {self._sections} sections done, {tally.conflict_count} conflicts met on the way"
                 )
             case Claimed(section, attempt) if attempt > 1:
                 self._print(f"{agent} took over section {section}")
@@ -230,7 +230,8 @@ def _facts(figures: Figures) -> list[tuple[str, str]]:
         ),
         (
             "recorded history",
-            f"{verdict.figures.calls} calls, {verdict.status} by revisions and, independently, by values",
+            f"{verdict.figures.calls} calls, {verdict.status}"
+            + (" by revisions and, independently, by values" if verdict.ok else ""),
         ),
     ]
 

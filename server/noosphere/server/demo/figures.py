@@ -173,7 +173,9 @@ class Figures:
         if self.control_lost <= 0:
             found.append("contention was not real: the control wrote blindly and lost nothing")
         if not self.verdict.ok:
-            found.append(f"the recorded history is {self.verdict.status}")
+            first = [f"{v.kind} on {', '.join(v.keys)}: {v.text}" for v in self.verdict.violations[:1]]
+            why = "; ".join([*first, *self.verdict.undecided[:1]])
+            found.append(f"the recorded history is {self.verdict.status}: {why}")
         return found
 
     def as_dict(self) -> dict[str, Any]:

@@ -23,6 +23,10 @@ class DemoError(Exception):
     """The demo could not be run; the message is one line that says why."""
 
 
+class ServerUnreachable(DemoError):
+    """The given server does not answer."""
+
+
 @asynccontextmanager
 async def own_server(folder: Path) -> AsyncIterator[str]:
     """Runs ``noosphere serve`` on a free port of the loopback interface; gives its address.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import signal
 import tempfile
@@ -17,18 +18,20 @@ import grpc
 
 from noosphere.client import Client, Namespace, NamespacePolicy, connect
 from noosphere.server.checking import HistoryWriter, Recorder, check_history, collect_history, new_header
+from noosphere.v1 import admin_service_pb2, admin_service_pb2_grpc
 
-from .agent import BOARD, CHANNEL_OPTIONS, CONTROL, INDEX, LONGEST, OUTLINE, SECTIONS, WORDS
+from .agent import BOARD, CALL_LIMIT_S, CHANNEL_OPTIONS, CONTROL, INDEX, LONGEST, OUTLINE, SECTIONS, WORDS
 from .display import Display
 from .figures import Figures, Takeover, Tally
 from .job import SHELVES, JobResult, Outline, Shelf, Task, serial_result
-from .processes import START_LIMIT_S, AgentProcess, DemoError, agent_process, own_server
+from .processes import START_LIMIT_S, AgentProcess, DemoError, ServerUnreachable, agent_process, own_server
 from .protocol import GO, PAUSE, Claimed, Completed, Event, Holding, Orders, Ready
 from .settings import DemoSettings
 from .text import Section, default_texts, read_texts, split
 
 COORDINATOR = "demo"
 ITEM_BYTES_MAX = 64 * 1024
+REACH_LIMIT_S = 5.0
 
 
 async def run(settings: DemoSettings, display: Display) -> Figures:
@@ -36,7 +39,7 @@ async def run(settings: DemoSettings, display: Display) -> Figures:
 
     Raises:
         InputError: the text cannot be used.
-        DemoError: a process failed, or it took too long.
+        DemoError: a process failed, it took too long, or the given server does not answer.
         NoosphereError: the server refused or could not be reached.
         OSError: the history cannot be written.
     """
@@ -50,6 +53,9 @@ async def run(settings: DemoSettings, display: Display) -> Figures:
             server = await stack.enter_async_context(own_server(folder))
         client = await stack.enter_async_context(_recorded_client(server, folder / COORDINATOR))
         await client.ensure_namespace(namespace, NamespacePolicy(item_bytes_max=ITEM_BYTES_MAX))
+        if settings.server is not None:
+            # One's own server goes with its folder; somebody else's is left as it was.
+            stack.push_async_callback(_delete_namespace, server, namespace)
         space = client.namespace(namespace)
         board = space.board(BOARD, Task)
         for section in sections:
@@ -124,8 +130,22 @@ async def _recorded_client(server: str, journal: Path) -> AsyncIterator[Client]:
         channel = grpc.aio.insecure_channel(
             server, options=CHANNEL_OPTIONS, interceptors=[Recorder(writer, COORDINATOR)]
         )
-        async with channel, connect(server, channel=channel) as client:
-            yield client
+        async with channel:
+            try:
+                async with asyncio.timeout(REACH_LIMIT_S):
+                    await channel.channel_ready()
+            except TimeoutError:
+                raise ServerUnreachable(f"no server answers at {server} within {REACH_LIMIT_S:g} s") from None
+            async with connect(server, channel=channel, timeout=CALL_LIMIT_S) as client:
+                yield client
+
+
+async def _delete_namespace(server: str, namespace: str) -> None:
+    async with grpc.aio.insecure_channel(server, options=CHANNEL_OPTIONS) as channel:
+        request = admin_service_pb2.DeleteNamespaceRequest(namespace=namespace)
+        # The figures are made by now; a server that went away has nothing to tidy.
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            await admin_service_pb2_grpc.AdminServiceStub(channel).DeleteNamespace(request, timeout=REACH_LIMIT_S)
 
 
 @dataclass(slots=True)

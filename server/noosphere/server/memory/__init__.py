@@ -12,9 +12,11 @@ from ..ports.coordinator import Coordinator
 from ..ports.runtime import Clock
 from ..ports.store import WorkingStore
 from .agents import Agents
+from .conflicts import Conflicts
 from .core import Core
 from .namespaces import Namespaces
 from .reads import Reads
+from .reservations import Reservations
 from .signals import HeadSignals
 from .tasks import Tasks
 from .upkeep import Upkeep
@@ -32,6 +34,8 @@ class Memory:
     reads: Reads
     writes: Writes
     tasks: Tasks
+    conflicts: Conflicts
+    reservations: Reservations
     watches: Watches
     agents: Agents
     namespaces: Namespaces
@@ -56,6 +60,8 @@ class Memory:
             reads=Reads(core),
             writes=Writes(core),
             tasks=Tasks(core, signals, clock),
+            conflicts=Conflicts(core),
+            reservations=Reservations(core, signals, clock),
             watches=Watches(core, signals, clock),
             agents=Agents(core, agent_lease_ms),
             namespaces=Namespaces(core),

@@ -186,6 +186,13 @@ def size_limits(ops: Iterable[WriteOp], policy: NamespacePolicy) -> Iterator[Cal
             yield lambda put=put: check_item_size(put, policy.item_bytes_max)  # type: ignore[misc] # bound per step
 
 
+async def contended(core: Core, ref: NamespaceRef, message: str) -> NoReturn:
+    """Raises the refusal of a call that somebody else was always faster than."""
+    await core.store.settle(ref)
+    head = (await core.store.read(ref, ())).view.head
+    await refuse(core, ref, Refusal(Reason.CONTENTION, message), head)
+
+
 async def refuse(core: Core, ref: NamespaceRef, refusal: Refusal, head: int) -> NoReturn:
     """Raises a refusal once everything that it depends on is synced, and counts it."""
     await core.store.settle(ref)

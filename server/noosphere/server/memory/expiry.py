@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from noosphere.consistency import NEVER_MS, Decision, Record, decide_expiry, decide_reap, to_hex
 from noosphere.consistency.limits import COMMIT_MUTATIONS_MAX
@@ -35,12 +34,12 @@ def mutations_of(decisions: Iterable[tuple[str, Decision]], now_ms: int, retenti
             continue
         several = len(record.siblings) > 1 and len(record.live(now_ms)) > 1
         if several and record.queued is None:
-            record = replace(record, queued=(0, len(decisions) + len(queue)))
+            record = record._replace(queued=(0, len(decisions) + len(queue)))
             queue.append(Mutation(CONFLICTS, key.encode(), NEVER_MS, NEVER_MS, False, b"", rev_slot=True))
         elif record.queued is not None and not several:
             revision, index = record.queued
             queue.append(Mutation(f"{CONFLICTS}{to_hex(revision)}-{index:04x}", None, 0, 0, False, b""))
-            record = replace(record, queued=None)
+            record = record._replace(queued=None)
         made.append(
             Mutation(
                 key=key,

@@ -32,7 +32,7 @@ from .core import Core, draining
 from .expiry import key_check
 from .internal import RESERVATIONS
 from .signals import HeadSignals
-from .tasks import check_lease, wait_for_move
+from .tasks import LOOK_AGAIN_MS, check_lease
 from .types import Call
 
 ATTEMPTS_MAX = 64
@@ -82,7 +82,7 @@ class Reservations:
             head, now_ms = read.view.head, read.view.now_ms
             held = _claim_of(read)
             try:
-                replayed = admit_write(core, call, namespace, read, meaning, fences_of(call, namespace), (), ())
+                replayed = admit_write(core, call, namespace, read, meaning, fences_of(call, namespace), call.presents(namespace), ())
             except Refusal as refusal:
                 await refuse(core, ref, refusal, head)
             if replayed is not None:
@@ -95,7 +95,8 @@ class Reservations:
                     return _shown(held, call, head, now_ms)
                 if self._signals.draining:
                     await refuse(core, ref, draining(), head)
-                await wait_for_move(self._clock, moved, min(left_ms, max(1, held.expires_at_ms - now_ms)))
+                left_ms = min(left_ms, max(1, held.expires_at_ms - now_ms), LOOK_AGAIN_MS)
+                await self._clock.wait(moved, left_ms / 1000)
                 continue
             mine = held is not None and held.active(now_ms)
             claim = Claim(call.actor, now_ms + lease_ms, held.fence if mine and held is not None else 0, 1)
@@ -149,9 +150,7 @@ class Reservations:
 
     async def _read(self, call: Call, ref: NamespaceRef, key: str) -> ReadResult:
         locks = tuple(fence.lock for fence in fences_of(call, ref.name))
-        return await self._core.store.read(
-            ref, (RESERVATIONS + key,), request=call.request, locks=locks, accepted=True
-        )
+        return await self._core.store.read(ref, (RESERVATIONS + key,), request=call.request, locks=locks, accepted=True)
 
     async def _commit(
         self, call: Call, ref: NamespaceRef, key: str, read: ReadResult, record: Record | None, meaning: bytes

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import chain
 from typing import NamedTuple
 
 from noosphere.consistency import (
     Decision,
     Encoding,
-    Reason,
+    KeySeen,
     Record,
     Refusal,
     Remembered,
@@ -30,15 +31,15 @@ from noosphere.consistency import (
     invalid,
     too_large,
 )
-from noosphere.consistency.errors import ConflictInfo
 from noosphere.consistency.limits import CLAIM_WAIT_MS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, REMEMBERED_REPLY_BYTES_MAX
 
 from ..ports.runtime import Clock
 from ..ports.store import Commit, Committed, NamespaceRef, ReadResult, Replayed, RequestRecord, StoredEntry
-from .admission import admit_write, after_failure, carry_out, fences_of, refuse, require_writer
+from .admission import admit_write, after_failure, carry_out, contended, fences_of, refuse, require_writer
 from .codec import decode_entry, decode_record
 from .core import Core, draining
 from .expiry import key_check, mutations_of
+from .guards import Validation, advance, validate
 from .internal import before_first
 from .signals import HeadSignals
 from .types import Call, ClaimReply, RecordView
@@ -114,9 +115,13 @@ class Tasks:
                 await self._clock.wait(moved, min(left_ms, LOOK_AGAIN_MS) / 1000)
                 continue
             key, now_ms = found.entry.key, found.read.view.now_ms
+            try:
+                validation = await validate(self._core, call, ref, (key,))
+            except Refusal as refusal:
+                await refuse(self._core, ref, refusal, found.read.view.head)
             decision = decide_claim(found.record, call.actor, now_ms, lease_ms)
             reply = await self._carry_out(
-                call, ref, namespace, key, found.entry, found.record, decision, found.read, meaning
+                call, ref, namespace, key, found.entry, found.record, decision, found.read, meaning, validation
             )
             if isinstance(reply, ClaimReply):
                 return reply
@@ -125,12 +130,8 @@ class Tasks:
             ref = reply
             lost_races += 1
             if lost_races >= ATTEMPTS_MAX:
-                contention = Refusal(
-                    Reason.CONTENTION,
-                    f"another claimer was faster {ATTEMPTS_MAX} times in {collection!r}",
-                    ConflictInfo(key, 0),
-                )
-                await refuse(self._core, ref, contention, found.read.view.head)
+                message = f"another claimer was faster {ATTEMPTS_MAX} times in {collection!r}"
+                await contended(self._core, ref, message)
 
     async def renew(self, call: Call, namespace: str, key: str, fence: int, lease_ms: int) -> ClaimReply:
         """Extends a claim from now on.
@@ -187,7 +188,7 @@ class Tasks:
         if read.view.deleted and (newer := await core.relocate(ref)) is not None:
             return newer
         try:
-            replay = admit_write(core, call, namespace, read, meaning, fences, (), ())
+            replay = admit_write(core, call, namespace, read, meaning, fences, call.presents(namespace), ())
         except Refusal as refusal:
             await refuse(core, ref, refusal, read.view.head)
         if replay is not None:
@@ -245,11 +246,12 @@ class Tasks:
                     read,
                     meaning,
                     fences,
-                    (fence,),
+                    chain((fence,), call.presents(namespace)),
                     (lambda: too_large("result", size, limit) if size > limit else None,),  # noqa: B023 # called at once
                 )
                 if replay is not None:
                     return await self._replay(ref, key)
+                validation = await validate(core, call, ref, (key,))
                 record = decode_entry(read.entries[0])
                 decision = decide(record, read.view.now_ms)
             except Refusal as refusal:
@@ -257,16 +259,13 @@ class Tasks:
             entry = read.entries[0]
             assert entry is not None  # a claim was decided on a record
             assert record is not None
-            reply = await self._carry_out(call, ref, namespace, key, entry, record, decision, read, meaning)
+            reply = await self._carry_out(call, ref, namespace, key, entry, record, decision, read, meaning, validation)
             if isinstance(reply, ClaimReply):
                 return reply
             if isinstance(reply, Remembered):
                 return await self._replay(ref, key)
             ref = reply
-        contention = Refusal(
-            Reason.CONTENTION, f"{key!r} changed under each of {ATTEMPTS_MAX} attempts", ConflictInfo(key, 0)
-        )
-        await refuse(core, ref, contention, 0)
+        await contended(core, ref, f"{key!r} changed under each of {ATTEMPTS_MAX} attempts")
 
     async def _carry_out(
         self,
@@ -279,28 +278,38 @@ class Tasks:
         decision: Decision,
         read: ReadResult,
         meaning: bytes,
+        validation: Validation,
     ) -> ClaimReply | Remembered | NamespaceRef:
         core = self._core
         rules = core.rules(namespace)
         now_ms = read.view.now_ms
         assert decision.record is not None, "a claim never removes its record"
+        ends_ms = [record.next_expiry_ms]
+        if validation.not_after_ms is not None:
+            ends_ms.append(validation.not_after_ms)
         result = await carry_out(
             core,
             ref,
             Commit(
                 epoch=read.view.epoch,
                 config_version=rules.config_version,
-                checks=(key_check(key, entry, now_ms),),
+                checks=(key_check(key, entry, now_ms), *validation.checks),
                 mutations=mutations_of(((key, decision),), now_ms, rules.policy.tombstone_retention_ms),
                 request=None if call.request is None else RequestRecord(call.request, meaning, _remember(key)),
                 fences=fences_of(call, namespace),
-                not_after_ms=record.next_expiry_ms if record.next_expiry_ms > now_ms else None,
+                not_after_ms=min((e for e in ends_ms if e > now_ms), default=None),
             ),
             read.view.head,
         )
         if isinstance(result, Committed):
-            view = RecordView(key, decision.record.at(result.revision), result.now_ms, result.revision)
-            return ClaimReply(view, result.revision, False)
+            revision = result.revision
+            view = RecordView(key, decision.record.at(revision), result.now_ms, revision)
+            read_set = None if call.tokens is None else call.tokens.read_set
+            if read_set is not None:
+                # A claim moves the version of its record, and no membership.
+                written = {key: (record.version(now_ms), KeySeen(revision, record.next_expiry_ms))}
+                read_set = advance(read_set, namespace, revision, written, validation)
+            return ClaimReply(view, revision, False, read_set, validation.stale)
         if isinstance(result, Replayed):
             return result.remembered
         try:
@@ -342,5 +351,10 @@ def _remember(key: str) -> bytes:
 
 
 def check_lease(lease_ms: int) -> None:
+    """Checks the length of a lease.
+
+    Raises:
+        Refusal: INVALID_FIELD.
+    """
     if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
         raise invalid("lease", f"{lease_ms} ms is not between {LEASE_MS_MIN} and {LEASE_MS_MAX} ms")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from noosphere.consistency import (
@@ -29,8 +28,7 @@ from ..ports.coordinator import Incarnation
 from ..ports.store import CollectionStamps, Fence
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
+class Tokens(NamedTuple):
     """What a call presents of what its caller has seen, and what it wants to be told.
 
     Attributes:
@@ -52,8 +50,7 @@ class Tokens:
     want_causal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """Who calls, and under which id."""
 
     incarnation: Incarnation | None = None
@@ -191,6 +188,8 @@ class ClaimReply(NamedTuple):
     record: RecordView | None
     head: int
     replayed: bool
+    read_set: ReadSet | None = None
+    stale: tuple[StaleEntry, ...] = ()
 
 
 class ChangeView(NamedTuple):

@@ -8,7 +8,6 @@ number of times. A refusal is sent only after everything it depends on is synced
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -47,6 +46,7 @@ from .admission import (
     carry_out,
     check_op,
     check_transaction,
+    contended,
     fences_of,
     presented,
     refuse,
@@ -175,16 +175,7 @@ class Writes:
             if isinstance(result, WriteReply):
                 return result
             ref = result
-        await refuse(
-            self._core,
-            ref,
-            Refusal(
-                Reason.CONTENTION,
-                f"{keys[0]!r} changed under each of {ATTEMPTS_MAX} attempts",
-                ConflictInfo(keys[0], 0),
-            ),
-            0,
-        )
+        await contended(self._core, ref, f"{keys[0]!r} changed under each of {ATTEMPTS_MAX} attempts")
 
     async def _attempt(self, ref: NamespaceRef, job: _Job) -> WriteReply | NamespaceRef:
         """Tries once; returns the reply, or the generation with which to try again."""
@@ -317,7 +308,7 @@ def _on_what_was_seen(op: WriteOp, keys: Mapping[str, KeySeen], warn: bool) -> W
         return op
     when = Precondition(blind=True) if warn else Precondition(expected_version=seen.version)
     if isinstance(op, PutOp) and op.put.precondition == UNCONDITIONAL:
-        return PutOp(op.key, replace(op.put, precondition=when))
+        return PutOp(op.key, op.put._replace(precondition=when))
     if isinstance(op, DeleteOp) and op.precondition == UNCONDITIONAL:
         return DeleteOp(op.key, when)
     return op

@@ -11,28 +11,36 @@ from functools import lru_cache
 import msgspec
 
 from noosphere.consistency import (
+    EVERYTHING,
     REVISION_MAX,
     CausalContext,
     ConflictPolicy,
+    DeleteAll,
     Encoding,
+    Guard,
+    KeepDot,
     NamePattern,
     NamespacePolicy,
     Precondition,
     Put,
-    Reason,
-    Refusal,
     RequestRef,
+    Resolution,
     Scalar,
     actor_name,
     check_agent_id,
+    check_guards,
+    decode_causal,
+    decode_read_set,
     invalid,
     merge,
+    merge_tokens,
     too_large,
 )
 from noosphere.consistency.limits import (
     ATTRIBUTE_NAME_BYTES_MAX,
     ATTRIBUTE_VALUE_BYTES_MAX,
     ATTRIBUTES_MAX,
+    CAUSAL_TOKENS_MAX,
     JSON_DEPTH_MAX,
     SEQUENCE_MAX,
     TTL_MS_MAX,
@@ -40,11 +48,12 @@ from noosphere.consistency.limits import (
 from noosphere.v1 import memory_service_pb2 as pb
 from noosphere.v1 import types_pb2
 
-from ..memory.types import Call, Compare, DeleteOp, MergeOperation, PutOp, WriteOp
+from ..memory.types import Call, Compare, DeleteOp, MergeOperation, PutOp, Tokens, WriteOp
 from ..ports.coordinator import Incarnation
 from ..ports.store import Fence
 from .times import duration_ms, timestamp_ms
 
+_GUARD_MODES = frozenset(types_pb2.GuardMode.values())
 _ENCODINGS: Mapping[int, Encoding] = {
     types_pb2.ENCODING_JSON: Encoding.JSON,
     types_pb2.ENCODING_BYTES: Encoding.BYTES,
@@ -75,9 +84,6 @@ def call(message: types_pb2.CallContext) -> Call:
     Raises:
         Refusal: INVALID_FIELD, VALUE_TOO_LARGE, or NOT_IMPLEMENTED for tokens that this version cannot honour.
     """
-    if message.causal_tokens or message.read_set_token:
-        field = "call.causal_tokens" if message.causal_tokens else "call.read_set_token"
-        raise Refusal(Reason.NOT_IMPLEMENTED, f"{field}: this server does not know these tokens yet")
     who = incarnation(message.actor, "call.actor") if message.HasField("actor") else None
     request = _request(message.request_id, who) if message.HasField("request_id") else None
     fences: tuple[Fence, ...] = ()
@@ -86,7 +92,30 @@ def call(message: types_pb2.CallContext) -> Call:
             if fence.token > REVISION_MAX:
                 raise invalid("call.fences.token", f"{fence.token} is not a fencing token")
         fences = tuple(Fence(fence.lock, fence.token) for fence in message.fences)
-    return Call(who, request, fences)
+    return Call(who, request, fences, _tokens(message))
+
+
+def _tokens(message: types_pb2.CallContext) -> Tokens | None:
+    causal, presented = message.causal_tokens, message.read_set_token
+    if not (causal or presented or message.record_read_set or message.return_causal_token):
+        if message.guards or message.guard_mode:
+            raise invalid("call.guards", "need call.read_set_token, of which they are a part")
+        return None
+    if len(causal) > CAUSAL_TOKENS_MAX:
+        raise too_large("call.causal_tokens", len(causal), CAUSAL_TOKENS_MAX, "tokens")
+    if message.guard_mode not in _GUARD_MODES:
+        raise invalid("call.guard_mode", f"{message.guard_mode} is not a guard mode")
+    guards = tuple(Guard(guard.prefix, guard.namespace) for guard in message.guards)
+    check_guards(guards)
+    return Tokens(
+        causal=merge_tokens([decode_causal(token, "call.causal_tokens") for token in causal]),
+        read_set=decode_read_set(presented, "call.read_set_token") if presented else None,
+        guards=guards or EVERYTHING,
+        warn=message.guard_mode == types_pb2.GUARD_MODE_WARN,
+        allow_checked=message.allow_checked,
+        record=message.record_read_set,
+        want_causal=bool(causal) or message.return_causal_token,
+    )
 
 
 def _request(message: types_pb2.RequestId, who: Incarnation | None) -> RequestRef:
@@ -264,6 +293,24 @@ def operations(messages: Iterable[pb.Operation]) -> tuple[WriteOp, ...]:
             case _:
                 raise invalid(f"operations[{index}]", "has no operation")
     return tuple(ops)
+
+
+def resolution(message: pb.ResolveConflictRequest) -> Resolution:
+    """Returns how a conflict is to be resolved.
+
+    Raises:
+        Refusal: INVALID_FIELD.
+    """
+    match message.WhichOneof("resolution"):
+        case "value":
+            data, encoding = value("value", message.value)
+            return Put(data, encoding)
+        case "keep_dot":
+            return KeepDot(message.keep_dot)
+        case "delete" if message.delete:
+            return DeleteAll()
+        case _:
+            raise invalid("resolution", "must be a value, a dot to keep, or delete")
 
 
 def compares(messages: Iterable[pb.Compare]) -> tuple[Compare, ...]:

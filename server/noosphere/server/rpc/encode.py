@@ -12,16 +12,20 @@ from noosphere.consistency import (
     MergeType,
     NamePattern,
     NamespacePolicy,
+    ReadSet,
     Scalar,
     Sibling,
+    StaleEntry,
     VersionClock,
+    encode_causal,
+    encode_read_set,
     merge,
 )
 from noosphere.v1 import memory_service_pb2 as pb
 from noosphere.v1 import types_pb2
 
-from ..memory.types import AppliedOp, BatchView, RecordView
-from .errors import dot_message
+from ..memory.types import AppliedOp, BatchView, Call, RecordView
+from .errors import dot_message, stale_message
 from .times import duration, timestamp
 
 PolicyPair = tuple[types_pb2.NamePattern, types_pb2.NamespacePolicy]
@@ -155,6 +159,20 @@ def batch(view: BatchView) -> pb.ChangeBatch:
         if change.event.overwritten:
             shown.overwritten.extend(dots(change.event.overwritten))
     return message
+
+
+def call_reply(
+    call: Call, namespace: str, head: int, read_set: ReadSet | None = None, overruled: Iterable[StaleEntry] = ()
+) -> types_pb2.CallReply | None:
+    """Returns the tokens that go with a reply, None if the caller presented and asked for none."""
+    tokens = call.tokens
+    if tokens is None:
+        return None
+    return types_pb2.CallReply(
+        causal_token=encode_causal(tokens.causal.seen(namespace, head)) if tokens.want_causal else b"",
+        read_set_token=b"" if read_set is None else encode_read_set(read_set),
+        stale=map(stale_message, overruled),
+    )
 
 
 def policy(value: NamespacePolicy) -> types_pb2.NamespacePolicy:

@@ -16,6 +16,8 @@ from noosphere.consistency import (
     LogRangeInfo,
     LostInfo,
     Refusal,
+    StaleEntry,
+    StaleInfo,
     TransactionInfo,
 )
 from noosphere.v1 import errors_pb2, types_pb2
@@ -42,9 +44,12 @@ def status_of(refusal: Refusal) -> status_pb2.Status:
     detail = _detail(refusal)
     if detail is not None:
         _pack(status, detail)
-        if status.ByteSize() > DETAILS_BYTES_MAX:
-            # Keys can be long: the details that only inform go before the limit of gRPC's metadata is met.
+        while status.ByteSize() > DETAILS_BYTES_MAX:
+            # Names can be long, and above gRPC's limit for metadata the whole error would be lost.
             del status.details[1:]
+            if not _shorten(detail):
+                break
+            _pack(status, detail)
     return status
 
 
@@ -64,6 +69,35 @@ def dot_message(dot: Dot) -> types_pb2.DotInfo:
     if dot.time_ms:
         message.write_time.CopyFrom(timestamp(dot.time_ms))
     return message
+
+
+def stale_message(entry: StaleEntry) -> types_pb2.StaleEntry:
+    """Returns what changed after a model saw it, as the API shows it."""
+    changes = [types_pb2.StaleChange(key=c.key, actor=c.actor, revision=c.revision) for c in entry.changes]
+    return types_pb2.StaleEntry(
+        namespace=entry.namespace,
+        name=entry.name,
+        is_collection=entry.is_collection,
+        seen=entry.seen,
+        now=entry.now,
+        changes=changes,
+    )
+
+
+def _shorten(detail: Message) -> bool:
+    """Drops the least telling entry of a detail's list; returns whether there was one."""
+    match detail:
+        case errors_pb2.ConflictDetail() if detail.unseen:
+            del detail.unseen[-1]
+        case errors_pb2.TransactionDetail() if detail.failures:
+            del detail.failures[-1]
+        case errors_pb2.StaleReadSetDetail() if detail.stale:
+            # Who changed it goes before what changed.
+            longest = max(detail.stale, key=lambda entry: len(entry.changes))
+            del (longest.changes if longest.changes else detail.stale)[-1]
+        case _:
+            return False
+    return True
 
 
 def _pack(status: status_pb2.Status, message: Message) -> None:
@@ -109,5 +143,7 @@ def _detail(refusal: Refusal) -> Message | None:
                     version=inner.version if isinstance(inner, ConflictInfo) else 0,
                 )
             return detail
+        case StaleInfo(entries):
+            return errors_pb2.StaleReadSetDetail(stale=map(stale_message, entries), head=refusal.head)
         case None:
             return None

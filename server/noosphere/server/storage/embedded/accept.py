@@ -10,6 +10,7 @@ from noosphere.consistency import (
     Reason,
     Refusal,
     Remembered,
+    StampMode,
     ancestors,
     epoch_of,
     invalid,
@@ -26,7 +27,6 @@ from ...ports.store import (
     FailureKind,
     KeyCheck,
     Mutation,
-    StampMode,
 )
 from .codec import Birth, Cell, CommitItem, Request, shared_never, text_bytes
 from .namespace import Namespace, Overlay, Pending, request_key

@@ -1,0 +1,856 @@
+"""A second statement of the write rules of ``docs/consistency.md``, against which the real ones are held.
+
+Small, slow and obvious: values are Python objects, nothing is encoded, nothing is folded, every question
+is answered by looking at everything. It shares no code with the product. One :class:`Model` is one
+namespace; its calls are served one after the other.
+
+It grew out of a model of put, delete, reaping and rollback alone. Where that one differed from the page,
+the page won:
+
+* *Neither version nor context* creates in a shared namespace and is refused over a live value; there, it
+  was judged by the policy as having seen nothing. Private namespaces and blind writes were missing.
+* *Version and context together* make anything unseen a conflict under every policy; there, the policy
+  decided.
+* A key without a live value has version 0, so the revision of its tombstone is no version, a read of it
+  covers the head, and the acknowledgement of its delete has version 0; there, tombstones had versions.
+* An unseen delete among siblings is reported by a flag of its own instead of as an overwritten dot.
+* Reaping takes a revision, and the floor rises to the highest reaped *dot*. There, it took none and the
+  floor rose to the record's last change, which an expiry or a claim moves further than its dots.
+* Revisions that a rollback lost are refused when they are presented; there, only the epoch kept them
+  apart.
+* 16 siblings instead of 4; no dense version beside the revision.
+
+Two things the page leaves open are decided here as the product decides them. A merge whose result its
+writer is not shown (it is larger than 128 bytes, and the record was there before) is acknowledged with
+the context that was sent and no version, because nobody replaces what they never read. And a delete that
+leaves siblings alive leaves the claim.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, NoReturn
+
+SIBLINGS_MAX = 16
+SHOWN_BYTES_MAX = 128
+CLIENT_AGE_MS = 600_000
+UUID_AGE_MS = 120_000
+
+
+# -- what is asked ---------------------------------------------------------------------------------
+
+
+class Seen(NamedTuple):
+    """A causal context."""
+
+    prefix: int = 0
+    extras: tuple[int, ...] = ()
+
+    def covers(self, dot: int) -> bool:
+        return dot <= self.prefix or dot in self.extras
+
+
+class Condition(NamedTuple):
+    """What must hold for a put or delete."""
+
+    version: int | None = None
+    seen: Seen | None = None
+    blind: bool = False
+
+
+ANY = Condition()
+Attributes = tuple[tuple[str, str | int | float | bool], ...]
+
+
+class Put(NamedTuple):
+    key: str
+    data: bytes
+    when: Condition = ANY
+    attributes: Attributes = ()
+    ttl_ms: int | None = None
+    until_ms: int | None = None
+
+
+class Delete(NamedTuple):
+    key: str
+    when: Condition = ANY
+
+
+class Add(NamedTuple):
+    """Adds to a counter."""
+
+    key: str
+    delta: int
+
+
+class Update(NamedTuple):
+    """Removes from and adds to a set, elements as JSON texts."""
+
+    key: str
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    seen: Seen | None = None
+
+
+class Extreme(NamedTuple):
+    """Raises a maximum or lowers a minimum to a JSON number or text."""
+
+    key: str
+    value: str
+    largest: bool
+
+
+class Fields(NamedTuple):
+    """Removes from and sets fields of a map."""
+
+    key: str
+    fields: tuple[tuple[str, str], ...] = ()
+    remove: tuple[str, ...] = ()
+
+
+class Append(NamedTuple):
+    """Appends to a log; ``keep`` of the newest, 0 for as many as fit."""
+
+    key: str
+    entries: tuple[str, ...]
+    keep: int = 0
+
+
+Merge = Add | Update | Extreme | Fields | Append
+
+
+class Claim(NamedTuple):
+    prefix: str
+    lease_ms: int
+    where: Attributes = ()
+
+
+class Renew(NamedTuple):
+    key: str
+    fence: int
+    lease_ms: int
+
+
+class Release(NamedTuple):
+    key: str
+    fence: int
+
+
+class Complete(NamedTuple):
+    key: str
+    fence: int
+    result: bytes | None
+
+
+Call = Put | Delete | Merge | Claim | Renew | Release | Complete
+
+
+class Request(NamedTuple):
+    """Identifies a call: a position in the caller's sequence, or a UUID."""
+
+    sequence: int = 0
+    answered_through: int = 0
+    uuid: str = ""
+
+
+class Caller(NamedTuple):
+    """Who calls. ``fences`` are locks with their tokens."""
+
+    actor: str
+    request: Request | None = None
+    fences: tuple[tuple[str, int], ...] = ()
+    current: bool = True
+    permitted: bool = True
+
+
+# -- what is answered ------------------------------------------------------------------------------
+
+
+class Task(NamedTuple):
+    """The claim on a record."""
+
+    holder: str
+    until_ms: int
+    fence: int
+    attempts: int
+    done_by: str = ""
+    result: bytes | None = None
+
+    def held(self, now_ms: int) -> bool:
+        return not self.done_by and self.holder != "" and now_ms < self.until_ms
+
+
+class Shown(NamedTuple):
+    """A live value as its readers see it."""
+
+    dot: int
+    writer: str
+    written_ms: int
+    data: bytes
+    ends_ms: int | None
+
+
+class View(NamedTuple):
+    """A key as its readers see it."""
+
+    version: int
+    seen: Seen
+    values: tuple[Shown, ...] = ()
+    kind: str = ""
+    attributes: Attributes = ()
+    claim: Task | None = None
+    born_ms: int = 0
+    changes: int = 0
+
+
+class Reply(NamedTuple):
+    """The answer to a write.
+
+    ``outcome`` is applied, replayed, unchanged (nothing to delete), none (nothing to claim) or refused. In a
+    refusal ``unseen`` lists dots, and ``lost`` the bounds of what did not survive.
+    """
+
+    outcome: str
+    reason: str = ""
+    revision: int = 0
+    version: int | None = None
+    seen: Seen = Seen()
+    overwritten: tuple[int, ...] = ()
+    concurrent_delete: bool = False
+    merged: bytes | None = None
+    trimmed: int = 0
+    events: tuple[tuple[str, str], ...] = ()
+    members: bool = False
+    key: str = ""
+    unseen: tuple[int, ...] = ()
+    lost: tuple[int, int] | None = None
+
+
+class _Refused(Exception):
+    def __init__(self, reason: str, unseen: Iterable[int] = (), lost: tuple[int, int] | None = None) -> None:
+        super().__init__(reason)
+        self.reply = Reply("refused", reason, unseen=tuple(sorted(unseen, reverse=True)), lost=lost)
+
+
+def refuse(reason: str, unseen: Iterable[int] = ()) -> NoReturn:
+    raise _Refused(reason, unseen)
+
+
+# -- what is kept ----------------------------------------------------------------------------------
+
+
+class Value(NamedTuple):
+    """A live value, or (content None) the end of one. A typed content is a Python object, see :func:`render`."""
+
+    dot: int
+    writer: str
+    written_ms: int
+    content: Any
+    ends_ms: int | None = None
+
+    def at(self, now_ms: int) -> Value:
+        """Returns the value, or its end if its time is over. The end keeps the dot."""
+        over = self.content is not None and self.ends_ms is not None and self.ends_ms <= now_ms
+        return self._replace(content=None, ends_ms=None) if over else self
+
+
+class Entry(NamedTuple):
+    """Everything known of one key. ``writers`` maps every actor to its last write here since ``reaped_through``."""
+
+    changed: int
+    values: tuple[Value, ...]
+    kind: str
+    attributes: Attributes
+    claim: Task | None
+    born_ms: int
+    ended_ms: int
+    changes: int
+    writers: dict[str, int]
+    reaped_through: int
+
+
+class State(NamedTuple):
+    """What survives as a whole or is lost as a whole. Nothing in it is ever changed in place."""
+
+    head: int
+    entries: dict[str, Entry]
+    floor: int
+    requests: dict[tuple[str, int | str], tuple[Call, Reply, int]]
+    answered: dict[str, int]
+    fences: dict[str, int]
+
+
+def dump(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def name_of(element: Any) -> str:
+    """Returns what tells elements of a set apart: 1, 1.0 and true are three, the order of fields does not count."""
+    return json.dumps(element, sort_keys=True)
+
+
+def render(kind: str, content: Any) -> bytes:
+    """Returns what readers see of a content.
+
+    A set is a tuple of (element, dots of its adds), a map one of (field, value), a log is (entries, dropped).
+    """
+    match kind:
+        case "":
+            plain: bytes = content
+            return plain
+        case "SET":
+            return dump([element for element, _ in content])
+        case "MAP":
+            return dump(dict(content))
+        case "LOG":
+            return dump(list(content[0]))
+        case _:
+            return dump(content)
+
+
+class Model:
+    """One namespace.
+
+    Attributes:
+        private: whether it is the callers' own, where the last writer wins.
+        policies: collection to policy; the longest one that contains a key decides, "" for all others.
+        lost: every ``(cut, end]`` of revisions that rollbacks lost.
+    """
+
+    def __init__(
+        self,
+        *,
+        epoch: int = 1,
+        private: bool = False,
+        policies: dict[str, str] | None = None,
+        item_bytes_max: int = 1024,
+        retention_ms: int = 3_600_000,
+    ) -> None:
+        self.epoch = epoch
+        self.now_ms = 1_000_000
+        self.private = private
+        self.policies = policies or {"": "REJECT"}
+        self.item_bytes_max = item_bytes_max
+        self.retention_ms = retention_ms
+        self.lost = [(0, epoch * 2**40)]
+        self.state = State(0, {}, 0, {}, {}, {})
+
+    # -- time, loss ----------------------------------------------------------------------------
+
+    def rollback(self, snapshot: State) -> None:
+        """Goes back to an earlier state, as a failover or a torn log does, and begins a new epoch."""
+        self.state = snapshot
+        self.epoch += 1
+        self.lost.append((snapshot.head, self.epoch * 2**40))
+
+    def forget_client(self, actor: str) -> None:
+        """Drops what is remembered of an incarnation that has ended."""
+        state = self.state
+        requests = {k: v for k, v in state.requests.items() if k[0] != actor}
+        answered = {k: v for k, v in state.answered.items() if k != actor}
+        self.state = state._replace(requests=requests, answered=answered)
+
+    def sweep(self, key: str) -> Reply | None:
+        """Commits the expiry of what has expired; None if nothing has."""
+        entry = self.state.entries.get(key)
+        if entry is None:
+            return None
+        values = tuple(value.at(self.now_ms) for value in entry.values)
+        if values == entry.values:
+            return None
+        alive = any(value.content is not None for value in values)
+        entry = entry._replace(values=values, changes=entry.changes + 1)
+        if not alive:
+            entry = entry._replace(kind="", attributes=(), claim=None, ended_ms=self.now_ms)
+        revision = self._write(key, entry)
+        return Reply("applied", revision=revision, events=(("EXPIRE", ""),), members=not alive, key=key)
+
+    def reap(self, key: str) -> Reply | None:
+        """Drops a tombstone for good; None if there is none, or it is too young."""
+        entry = self.state.entries.get(key)
+        if entry is None or any(value.content is not None for value in entry.values):
+            return None
+        if self.now_ms < entry.ended_ms + self.retention_ms:
+            return None
+        state = self.state
+        revision = self._next()
+        entries = {k: v for k, v in state.entries.items() if k != key}
+        floor = max(state.floor, *(value.dot for value in entry.values))
+        self.state = state._replace(head=revision, entries=entries, floor=floor)
+        return Reply("applied", revision=revision, key=key)
+
+    # -- reads ---------------------------------------------------------------------------------
+
+    def read(self, key: str) -> View:
+        entry = self.state.entries.get(key)
+        if entry is None:
+            return View(0, Seen(self.state.head))
+        live = self._live(entry)
+        if not live:
+            return View(0, Seen(self.state.head), changes=entry.changes)
+        shown = tuple(Shown(v.dot, v.writer, v.written_ms, render(entry.kind, v.content), v.ends_ms) for v in live)
+        return View(
+            entry.changed,
+            Seen(entry.changed),
+            shown,
+            entry.kind,
+            entry.attributes,
+            entry.claim,
+            entry.born_ms,
+            entry.changes,
+        )
+
+    def _live(self, entry: Entry | None) -> list[Value]:
+        return [v for v in self._values(entry) if v.content is not None]
+
+    def _values(self, entry: Entry | None) -> list[Value]:
+        """Returns live values and ends of values as of now."""
+        return [value.at(self.now_ms) for value in entry.values] if entry is not None else []
+
+    # -- writes: what comes before the record ---------------------------------------------------
+
+    def do(self, caller: Caller, call: Call) -> Reply:
+        """Serves a write."""
+        try:
+            replay = self._admit(caller, call)
+            return replay._replace(outcome="replayed") if replay is not None else self._serve(caller, call)
+        except _Refused as refused:
+            return refused.reply
+
+    def _admit(self, caller: Caller, call: Call) -> Reply | None:
+        if not caller.permitted:
+            refuse("PERMISSION_DENIED")
+        if (known := self._remembered(caller)) is not None:
+            meant, reply, _ = known
+            if meant != call:
+                refuse("REQUEST_ID_REUSED")
+            return reply
+        revisions = list(presented(call))
+        for revision in revisions:
+            for cut, end in self.lost:
+                if cut < revision <= end:
+                    raise _Refused("ACKED_WRITES_LOST", lost=(cut, end))
+        if any(revision > self.state.head for revision in revisions):
+            refuse("FUTURE_REVISION")
+        if any(token < self.state.fences.get(lock, 0) for lock, token in caller.fences):
+            refuse("STALE_FENCE")
+        if not caller.current:
+            refuse("STALE_INCARNATION")
+        if isinstance(call, Put) and len(call.data) > self.item_bytes_max:
+            refuse("VALUE_TOO_LARGE")
+        return None
+
+    def _remembered(self, caller: Caller) -> tuple[Call, Reply, int] | None:
+        request = caller.request
+        if request is None:
+            return None
+        known = self.state.requests.get((caller.actor if not request.uuid else "", request.uuid or request.sequence))
+        age_ms = UUID_AGE_MS if request.uuid else CLIENT_AGE_MS
+        return known if known is not None and self.now_ms - known[2] < age_ms else None
+
+    def _check_unanswered(self, caller: Caller) -> None:
+        """A late copy of a call that was answered must not execute."""
+        request = caller.request
+        if request is not None and not request.uuid:
+            answered = max(request.answered_through, self.state.answered.get(caller.actor, 0))
+            if request.sequence <= answered:
+                refuse("REQUEST_ID_REUSED")
+
+    def _serve(self, caller: Caller, call: Call) -> Reply:
+        match call:
+            case Put():
+                return self._put(caller, call)
+            case Delete():
+                return self._delete(caller, call)
+            case Claim():
+                return self._claim(caller, call)
+            case Renew() | Release() | Complete():
+                return self._work(caller, call)
+            case _:
+                return self._merge(caller, call)
+
+    # -- put and delete -------------------------------------------------------------------------
+
+    def _put(self, caller: Caller, call: Put) -> Reply:
+        key, when = call.key, call.when
+        if call.until_ms is not None and call.until_ms <= self.now_ms:
+            refuse("INVALID_FIELD")
+        entry = self.state.entries.get(key)
+        live = self._live(entry)
+        self._check_version(entry, when)
+        content: Any = call.data
+        kind = entry.kind if entry is not None and live else ""
+        if kind:
+            if when.version is None:
+                refuse("PRECONDITION_REQUIRED", [v.dot for v in live])
+            content = self._typed(kind, call.data)
+        kept, overwritten, undone = self._judge(key, when)
+        if len(kept) + 1 > SIBLINGS_MAX:
+            refuse("SIBLING_LIMIT", [v.dot for v in kept])
+        ends_ms = self.now_ms + call.ttl_ms if call.ttl_ms is not None else call.until_ms
+        mine = Value(self._next(), caller.actor, self.now_ms, content, ends_ms)
+        return self._commit(
+            caller,
+            call,
+            self._rewritten(key, caller.actor, [*kept, mine], kind, call.attributes),
+            "PUT",
+            sole=not kept,
+            sent=when.seen or Seen(),
+            overwritten=overwritten,
+            concurrent_delete=undone,
+            members=not live,
+        )
+
+    def _delete(self, caller: Caller, call: Delete) -> Reply:
+        key, when = call.key, call.when
+        entry = self.state.entries.get(key)
+        self._check_version(entry, when)
+        if entry is None or not self._live(entry):
+            return Reply("unchanged", version=0, seen=Seen(self.state.head), key=key)
+        kept, overwritten, _ = self._judge(key, when)
+        if kept:
+            rewritten = self._rewritten(key, caller.actor, kept, entry.kind, entry.attributes)
+        else:
+            end = Value(self._next(), caller.actor, self.now_ms, None)
+            rewritten = self._rewritten(key, caller.actor, [end], "", ())
+        return self._commit(
+            caller,
+            call,
+            rewritten,
+            "DELETE",
+            sole=not kept,
+            sent=when.seen or Seen(),
+            mine=False,
+            overwritten=overwritten,
+            members=not kept,
+        )
+
+    def _check_version(self, entry: Entry | None, when: Condition) -> None:
+        version = entry.changed if entry is not None and self._live(entry) else 0
+        if when.version is not None and when.version != version:
+            refuse("VERSION_MISMATCH", [v.dot for v in self._values(entry) if v.dot > when.version])
+
+    def _judge(self, key: str, when: Condition) -> tuple[list[Value], list[int], bool]:
+        """Returns the values that stay beside the new one, the dots that are reported as overwritten, and whether
+        an unseen delete is undone.
+        """
+        entry = self.state.entries.get(key)
+        values, live = self._values(entry), self._live(entry)
+        dots = [v.dot for v in live]
+        if when.blind:
+            return [], dots, False
+        if when.seen is None:
+            if when.version is not None:
+                return [], [], False
+            if live and not self.private:
+                refuse("PRECONDITION_REQUIRED", dots)
+            return [], dots, False
+        if entry is None and when.seen.prefix < self.state.floor:
+            refuse("CONTEXT_TOO_OLD")
+        unseen = [v for v in values if not when.seen.covers(v.dot)]
+        policy = self.policy(key)
+        if unseen and (when.version is not None or policy == "REJECT"):
+            refuse("CONFLICT", [v.dot for v in unseen])
+        if policy == "LAST_WRITER_WINS":
+            return [], [v.dot for v in unseen], False
+        return [v for v in unseen if v.content is not None], [], any(v.content is None for v in unseen)
+
+    def policy(self, key: str) -> str:
+        return self.policies[max((c for c in self.policies if key.startswith(c)), key=len)]
+
+    # -- merges ---------------------------------------------------------------------------------
+
+    def _typed(self, kind: str, data: bytes) -> Any:
+        """Returns the content that a plain put gives a typed record."""
+        value = json.loads(data)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        fits = {
+            "COUNTER": number and isinstance(value, int) and abs(value) < 2**63,
+            "SET": isinstance(value, list),
+            "MAX": number or isinstance(value, str),
+            "MIN": number or isinstance(value, str),
+            "MAP": isinstance(value, dict),
+            "LOG": isinstance(value, list),
+        }
+        if not fits[kind]:
+            refuse("MERGE_TYPE_MISMATCH")
+        content: Any = value
+        if kind == "SET":
+            content = tuple({name_of(e): (e, (self._next(),)) for e in value}.values())
+        elif kind == "MAP":
+            content = tuple(value.items())
+        elif kind == "LOG":
+            content = (tuple(value), 0)
+        if len(render(kind, content)) > self.item_bytes_max:
+            refuse("VALUE_TOO_LARGE")
+        return content
+
+    def _merge(self, caller: Caller, call: Merge) -> Reply:
+        entry = self.state.entries.get(call.key)
+        live = self._live(entry)
+        kind = kind_of(call)
+        if entry is not None and live and entry.kind != kind:
+            refuse("MERGE_TYPE_MISMATCH")
+        before = live[0].content if live else None
+        content = self._merged(call, before)
+        rendered = render(kind, content)
+        if len(rendered) > self.item_bytes_max:
+            refuse("VALUE_TOO_LARGE")
+        mine = Value(self._next(), caller.actor, self.now_ms, content, live[0].ends_ms if live else None)
+        shown = len(rendered) <= SHOWN_BYTES_MAX
+        known = shown or not live
+        return self._commit(
+            caller,
+            call,
+            self._rewritten(call.key, caller.actor, [mine], kind, entry.attributes if entry and live else ()),
+            "MERGE",
+            sole=known,
+            mine=known,
+            sent=(call.seen if isinstance(call, Update) else None) or Seen(),
+            merged=rendered if shown else None,
+            trimmed=content[1] if kind == "LOG" else 0,
+            members=not live,
+        )
+
+    def _merged(self, call: Merge, before: Any) -> Any:
+        match call:
+            case Add():
+                total = (before or 0) + call.delta
+                if abs(total) >= 2**63:
+                    refuse("VALUE_TOO_LARGE")
+                return total
+            case Update():
+                return self._updated(call, before or ())
+            case Extreme():
+                value = json.loads(call.value)
+                if before is None:
+                    return value
+                if isinstance(value, str) != isinstance(before, str):
+                    refuse("MERGE_TYPE_MISMATCH")
+                return max(before, value) if call.largest else min(before, value)
+            case Fields():
+                fields = dict(before or ())
+                for field in call.remove:
+                    fields.pop(field, None)
+                fields.update((field, json.loads(text)) for field, text in call.fields)
+                return tuple(fields.items())
+            case Append():
+                return self._appended(call, *(before or ((), 0)))
+
+    def _updated(self, call: Update, before: Any) -> Any:
+        """Removal drops the adds that its context covers; what has no add left is gone. The newest add comes last."""
+        elements = {name_of(element): (element, dots) for element, dots in before}
+        for text in call.remove:
+            name = name_of(json.loads(text))
+            if name in elements:
+                element, dots = elements[name]
+                left = tuple(dot for dot in dots if call.seen is not None and not call.seen.covers(dot))
+                if left:
+                    elements[name] = (element, left)
+                else:
+                    del elements[name]
+        for text in call.add:
+            element = json.loads(text)
+            _, dots = elements.pop(name_of(element), (element, ()))
+            elements[name_of(element)] = (element, (*dots, self._next()))
+        return tuple(elements.values())
+
+    def _appended(self, call: Append, before: tuple[Any, ...], dropped: int) -> Any:
+        fresh = [json.loads(text) for text in call.entries]
+        if any(len(dump([value])) > self.item_bytes_max for value in fresh):
+            refuse("VALUE_TOO_LARGE")
+        entries = [*before, *fresh]
+        while entries and (len(dump(entries)) > self.item_bytes_max or 0 < call.keep < len(entries)):
+            del entries[0]
+            dropped += 1
+        return tuple(entries), dropped
+
+    # -- claims ---------------------------------------------------------------------------------
+
+    def _claim(self, caller: Caller, call: Claim) -> Reply:
+        for key in sorted(self.state.entries):
+            entry = self.state.entries[key]
+            task = entry.claim
+            free = task is None or not (task.done_by or task.held(self.now_ms))
+            if key.startswith(call.prefix) and len(self._live(entry)) == 1 and free and fits(entry, call.where):
+                attempts = task.attempts + 1 if task is not None else 1
+                taken = Task(caller.actor, self.now_ms + call.lease_ms, self._next(), attempts)
+                return self._commit(caller, call, self._worked(key, caller.actor, taken), "CLAIM")
+        return Reply("none")
+
+    def _work(self, caller: Caller, call: Renew | Release | Complete) -> Reply:
+        entry = self.state.entries.get(call.key)
+        task = entry.claim if entry is not None and self._live(entry) else None
+        if isinstance(call, Complete) and call.result is not None and len(call.result) > self.item_bytes_max:
+            refuse("VALUE_TOO_LARGE")
+        if task is None or not task.held(self.now_ms) or (task.holder, task.fence) != (caller.actor, call.fence):
+            refuse("CLAIM_LOST")
+        match call:
+            case Renew():
+                task, kind = task._replace(until_ms=self.now_ms + call.lease_ms), "RENEW"
+            case Release():
+                task, kind = task._replace(holder="", until_ms=0), "RELEASE"
+            case Complete():
+                task, kind = task._replace(holder="", until_ms=0, done_by=caller.actor, result=call.result), "COMPLETE"
+        return self._commit(caller, call, self._worked(call.key, caller.actor, task), kind)
+
+    def _worked(self, key: str, actor: str, task: Task) -> tuple[str, Entry]:
+        """A claim moves the record's version, but no dot; what has expired is left to the sweep."""
+        entry = self.state.entries[key]
+        return key, entry._replace(claim=task, changes=entry.changes + 1, writers=entry.writers | {actor: self._next()})
+
+    # -- commits --------------------------------------------------------------------------------
+
+    def _next(self) -> int:
+        """Returns the revision of the next commit."""
+        return max(self.state.head, self.epoch * 2**40) + 1
+
+    def _rewritten(
+        self, key: str, actor: str, values: list[Value], kind: str, attributes: Attributes
+    ) -> tuple[str, Entry]:
+        """Returns the key with other values. Its life goes on if it had a live value and has one now."""
+        old = self.state.entries.get(key)
+        lived, lives = bool(self._live(old)), any(v.content is not None for v in values)
+        entry = Entry(
+            changed=0,
+            values=tuple(values),
+            kind=kind,
+            attributes=attributes,
+            claim=old.claim if old is not None and lived and lives else None,
+            born_ms=old.born_ms if old is not None and lived else self.now_ms,
+            ended_ms=0 if lives else self.now_ms,
+            changes=(old.changes if old is not None else 0) + 1,
+            writers=(old.writers if old is not None else {}) | {actor: self._next()},
+            reaped_through=old.reaped_through if old is not None else self.state.floor,
+        )
+        return key, entry
+
+    def _commit(
+        self,
+        caller: Caller,
+        call: Call,
+        rewritten: tuple[str, Entry],
+        kind: str,
+        *,
+        sole: bool = True,
+        mine: bool = True,
+        sent: Seen = Seen(),  # noqa: B008 # immutable
+        overwritten: Iterable[int] = (),
+        concurrent_delete: bool = False,
+        merged: bytes | None = None,
+        trimmed: int = 0,
+        members: bool = False,
+    ) -> Reply:
+        """Writes, remembers and acknowledges.
+
+        Args:
+            caller: who writes.
+            call: what was asked.
+            rewritten: key and its new entry.
+            kind: the event.
+            sole: whether the writer knows all that is live now.
+            mine: whether the new dot is a live value that the writer knows.
+            sent: the context that was sent.
+            overwritten: dots to report, in any order.
+            concurrent_delete: to report.
+            merged: to report.
+            trimmed: to report.
+            members: to report.
+        """
+        self._check_unanswered(caller)
+        key, entry = rewritten
+        expired = kind in ("PUT", "DELETE", "MERGE") and self._has_expired(key)
+        revision = self._write(key, entry)
+        if sole:
+            version, seen = revision if mine else 0, Seen(revision)
+        else:
+            # A context's extra dots are kept only while they live; of what was sent, none does.
+            version, seen = None, Seen(sent.prefix, (revision,) if mine else ())
+        reply = Reply(
+            "applied",
+            revision=revision,
+            version=version,
+            seen=seen,
+            overwritten=tuple(sorted(overwritten, reverse=True)),
+            concurrent_delete=concurrent_delete,
+            merged=merged,
+            trimmed=trimmed,
+            events=((("EXPIRE", ""),) if expired else ()) + ((kind, caller.actor),),
+            members=members,
+            key=key,
+        )
+        self._remember(caller, call, reply)
+        fences = dict(self.state.fences)
+        for lock, token in caller.fences:
+            fences[lock] = max(token, fences.get(lock, 0))
+        self.state = self.state._replace(fences=fences)
+        return reply
+
+    def _has_expired(self, key: str) -> bool:
+        entry = self.state.entries.get(key)
+        return entry is not None and tuple(self._values(entry)) != entry.values
+
+    def _write(self, key: str, entry: Entry) -> int:
+        revision = self._next()
+        entries = self.state.entries | {key: entry._replace(changed=revision)}
+        self.state = self.state._replace(head=revision, entries=entries)
+        return revision
+
+    def _remember(self, caller: Caller, call: Call, reply: Reply) -> None:
+        """Remembers a call until it is answered; a client that was silent for ten minutes is forgotten."""
+        request = caller.request
+        if request is None:
+            return
+        requests, answered = dict(self.state.requests), dict(self.state.answered)
+        if request.uuid:
+            requests["", request.uuid] = (call, reply, self.now_ms)
+        else:
+            answered[caller.actor] = max(answered.get(caller.actor, 0), request.answered_through)
+            requests[caller.actor, request.sequence] = (call, reply, self.now_ms)
+        newest = {actor: max(time for (who, _), (_, _, time) in requests.items() if who == actor) for actor in answered}
+        answered = {actor: n for actor, n in answered.items() if self.now_ms - newest[actor] < CLIENT_AGE_MS}
+        requests = {
+            (who, which): known
+            for (who, which), known in requests.items()
+            if isinstance(which, str) or (who in answered and which > answered[who])
+        }
+        self.state = self.state._replace(requests=requests, answered=answered)
+
+
+def presented(call: Call) -> Iterator[int]:
+    """Yields every revision that a call presents."""
+    match call:
+        case Put(when=when) | Delete(when=when):
+            yield when.version or 0
+            if when.seen is not None:
+                yield from (when.seen.prefix, *when.seen.extras)
+        case Update(seen=Seen() as seen):
+            yield from (seen.prefix, *seen.extras)
+        case Renew() | Release() | Complete():
+            yield call.fence
+        case _:
+            pass
+
+
+def kind_of(call: Merge) -> str:
+    match call:
+        case Add():
+            return "COUNTER"
+        case Update():
+            return "SET"
+        case Extreme():
+            return "MAX" if call.largest else "MIN"
+        case Fields():
+            return "MAP"
+        case Append():
+            return "LOG"
+
+
+def fits(entry: Entry, where: Attributes) -> bool:
+    """Tells whether a record's attributes equal all of ``where``; true is not 1, but 1 is 1.0."""
+    held = dict(entry.attributes)
+    return all(
+        name in held and held[name] == wanted and isinstance(held[name], bool) == isinstance(wanted, bool)
+        for name, wanted in where
+    )
