@@ -90,7 +90,8 @@ def test_everything_holds_and_the_figures_are_one_json_object(small_run: Run) ->
     assert figures["shared"] == figures["serial"]
     assert figures["serial"]["sections"] == figures["completed"] == 28
     conflicts = figures["conflicts"]
-    assert conflicts["met"] == conflicts["resolved"] >= 10
+    assert conflicts["met"] == conflicts["resolved"] + conflicts["ended_with_claim"] >= 10
+    assert conflicts["abandoned"] == 0
     assert sum(figures["completed_by_agent"].values()) == 28
 
 

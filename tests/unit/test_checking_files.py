@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from rich.console import Console
+from tests.support.checking_simulation import NAMESPACE, simulate
 
 from noosphere.server.checking import (
     Call,
@@ -32,8 +33,6 @@ from noosphere.server.checking import (
     write_history,
 )
 from noosphere.server.checking.history import FORMAT_VERSION
-
-from .checking_simulation import NAMESPACE, simulate
 
 
 def a_call(number: int, process: str = "p") -> Call:

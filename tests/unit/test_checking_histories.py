@@ -7,10 +7,9 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.checking_simulation import FAULTS, simulate
 
 from noosphere.server.checking import Kind, Outcome, Verdict, check_calls
-
-from .checking_simulation import FAULTS, simulate
 
 # For each fault: what each checker must call it in at least one of the histories below.
 EXPECTED: dict[str, dict[str, set[Kind]]] = {

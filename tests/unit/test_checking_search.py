@@ -10,13 +10,12 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.checking_simulation import NAMESPACE, simulate
 
 from noosphere.server.checking import Call, Op, check_calls
 from noosphere.server.checking.operations import NOTHING, Condition, Operation
 from noosphere.server.checking.registers import check_registers
 from noosphere.server.checking.search import linearize
-
-from .checking_simulation import NAMESPACE, simulate
 
 VALUES = ("x", "y", "z")
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from scripts import gen_cli_reference
 
+from noosphere.consistency import ConflictPolicy
+from noosphere.server.cli.admin_api import policy_name
 from noosphere.server.cli.exits import EXIT_CODES_HELP, ExitCode
 from noosphere.server.cli.main import run
+from noosphere.server.cli.namespaces import PolicyName
 from noosphere.server.config import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,3 +89,7 @@ def test_help_is_an_answer_not_an_error(arguments: list[str], capsys: pytest.Cap
     printed = capsys.readouterr()
     assert printed.out.startswith("Usage: noosphere")
     assert printed.err == ""
+
+
+def test_policies_are_those_of_the_rules() -> None:
+    assert set(get_args(PolicyName)) == {policy_name(policy) for policy in ConflictPolicy}

@@ -242,7 +242,9 @@ def _override(text: str) -> tuple[str, ConflictPolicy]:
 def _policy(name: str, option: str) -> ConflictPolicy:
     from noosphere.client import ConflictPolicy
 
-    names = {policy.name.lower().replace("_", "-"): policy for policy in ConflictPolicy}
+    from .admin_api import policy_name
+
+    names = {policy_name(policy): policy for policy in ConflictPolicy}
     if name not in names:
         raise usage(f"{option}: {name!r} is not one of {', '.join(names)}")
     return names[name]

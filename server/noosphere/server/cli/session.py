@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TIMEOUT_DEFAULT = 5.0
-
 _EXPLANATION_TOKENS_MAX = 600
 
 
@@ -43,8 +41,11 @@ async def connected(options: Common) -> AsyncIterator[Client]:
     from noosphere.client import connect
 
     agent = options.agent if options.agent is not None else f"cli/{uuid.uuid4().hex[:12]}"
-    timeout = TIMEOUT_DEFAULT if options.timeout is None else options.timeout
-    async with connect(options.server, agent=agent, timeout=timeout) as client:
+    if options.timeout is None:
+        opened = connect(options.server, agent=agent)
+    else:
+        opened = connect(options.server, agent=agent, timeout=options.timeout)
+    async with opened as client:
         yield client
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from noosphere.server.checking import Verdict
 
 from .job import JobResult
-from .protocol import Claimed, Completed, Conflicted, Counted, Event, Lost, Overwrote, Updated
+from .protocol import Completed, Conflicted, Counted, Event, Lost, Overwrote, Updated
 
 
 @dataclass(slots=True)
@@ -35,6 +35,8 @@ class Tally:
 
     Attributes:
         conflicts: conflicts met, by record.
+        open: conflicts of each agent's present update.
+        moot: conflicts of updates that ended because the claim had gone to somebody else.
         attempts: how many updates succeeded at which attempt.
         completions: how often each section was completed.
         counted_again: sections whose part of the tally was there already.
@@ -46,6 +48,8 @@ class Tally:
     """
 
     conflicts: Counter[str] = field(default_factory=Counter)
+    open: Counter[str] = field(default_factory=Counter)
+    moot: int = 0
     attempts: Counter[int] = field(default_factory=Counter)
     completions: Counter[str] = field(default_factory=Counter)
     counted_again: int = 0
@@ -60,10 +64,12 @@ class Tally:
         match event:
             case Conflicted(record, text):
                 self.conflicts[record] += 1
+                self.open[agent] += 1
                 self.conflicts_by_agent[agent] += 1
                 self.explanation = self.explanation or text
             case Updated(_, attempts):
                 self.attempts[attempts] += 1
+                self.open[agent] = 0
             case Completed(section):
                 self.completions[section] += 1
                 self.by_agent[agent] += 1
@@ -73,8 +79,8 @@ class Tally:
                 self.blind_writes += 1
             case Lost():
                 self.lost_claims += 1
-            case Claimed() | _:
-                pass
+                self.moot += self.open[agent]
+                self.open[agent] = 0
 
     @property
     def conflict_count(self) -> int:
@@ -85,6 +91,11 @@ class Tally:
     def resolved(self) -> int:
         """Conflicts that an update survived: each was followed by another attempt, the last of which succeeded."""
         return sum((attempt - 1) * count for attempt, count in self.attempts.items())
+
+    @property
+    def abandoned(self) -> int:
+        """Conflicts that an agent gave up on although the section was its own."""
+        return self.conflict_count - self.resolved - self.moot
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +172,8 @@ class Figures:
             found.append(f"{self.duplicate_completions} sections were completed more than once")
         if self.done != sections or len(self.tally.completions) != sections:
             found.append(f"{self.done} of {sections} sections are marked as done")
-        if self.tally.resolved != self.tally.conflict_count:
-            found.append(f"only {self.tally.resolved} of {self.tally.conflict_count} conflicts were resolved")
+        if self.tally.abandoned:
+            found.append(f"{self.tally.abandoned} of {self.tally.conflict_count} conflicts were not resolved")
         if self.takeover is None:
             found.append("no agent could be killed while it held a claim")
         elif not self.takeover.by:
@@ -193,7 +204,8 @@ class Figures:
             "conflicts": {
                 "met": tally.conflict_count,
                 "resolved": tally.resolved,
-                "abandoned": tally.conflict_count - tally.resolved,
+                "ended_with_claim": tally.moot,
+                "abandoned": tally.abandoned,
                 "by_record": dict(sorted(tally.conflicts.items())),
                 "updates_by_attempts": {str(n): count for n, count in sorted(tally.attempts.items())},
             },

@@ -82,7 +82,9 @@ class Reservations:
             head, now_ms = read.view.head, read.view.now_ms
             held = _claim_of(read)
             try:
-                replayed = admit_write(core, call, namespace, read, meaning, fences_of(call, namespace), call.presents(namespace), ())
+                replayed = admit_write(
+                    core, call, namespace, read, meaning, fences_of(call, namespace), call.presents(namespace), ()
+                )
             except Refusal as refusal:
                 await refuse(core, ref, refusal, head)
             if replayed is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from weakref import WeakValueDictionary
 
 from ..ports.store import HeadMoved
@@ -18,6 +18,7 @@ class HeadSignals:
 
     def __init__(self) -> None:
         self._waiting: WeakValueDictionary[bytes, asyncio.Future[None]] = WeakValueDictionary()
+        self._on_drain: dict[Callable[[], None], None] = {}
         self.draining = False
         """Whether the process is shutting down, so that nobody should wait any longer."""
 
@@ -34,9 +35,19 @@ class HeadSignals:
         if future is not None and not future.done():
             future.set_result(None)
 
+    def on_drain(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Calls ``callback`` when the process begins to shut down, or at once; returns what unsubscribes it."""
+        if self.draining:
+            callback()
+            return lambda: None
+        self._on_drain[callback] = None
+        return lambda: self._on_drain.pop(callback, None)
+
     def drain(self) -> None:
         """Wakes everybody for good."""
         self.draining = True
+        for callback in list(self._on_drain):
+            callback()
         for storage_id in list(self._waiting):
             self.fire(storage_id)
 

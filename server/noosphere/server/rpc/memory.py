@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from noosphere.consistency import (
@@ -31,6 +31,7 @@ from ..memory.watches import Bookmark, SnapshotPage, WatchMessage, WatchStart
 from . import decode, encode
 from .calls import Context, streaming, unary
 from .errors import stale_message
+from .pipeline import PipelineStream, handlers_of
 from .times import duration, duration_ms, timestamp
 
 API_VERSION = "noosphere.v1"
@@ -48,11 +49,28 @@ _NOT_APPLIED = frozenset(
 """Refusals that depend on the record, which `return_current` answers with the record as it is now."""
 
 
+_PIPELINED = {
+    "get": "Get",
+    "batch_get": "BatchGet",
+    "list": "List",
+    "put": "Put",
+    "delete": "Delete",
+    "merge": "Merge",
+    "transact": "Transact",
+    "commit": "Commit",
+    "renew": "Renew",
+    "release": "Release",
+    "complete": "Complete",
+}
+"""What a pipeline carries, by the field of its request."""
+
+
 class MemoryRpc(MemoryServiceServicer):
     """The gRPC face of shared memory."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
+        self._pipelined = handlers_of(self, _PIPELINED)
 
     @unary
     async def Get(self, request: pb.GetRequest, context: Context) -> pb.GetResponse:
@@ -243,6 +261,16 @@ class MemoryRpc(MemoryServiceServicer):
         return pb.ResolveConflictResponse(applied=applied, head=reply.head)
 
     @streaming
+    async def Pipeline(
+        self, requests: AsyncIterator[pb.PipelineRequest], context: Context
+    ) -> AsyncGenerator[pb.PipelineResponse, None]:
+        """See the proto."""
+        stream = PipelineStream(self._pipelined, self._memory.signals)
+        async with aclosing(stream.run(requests)) as responses:
+            async for response in responses:
+                yield response
+
+    @streaming
     async def Watch(self, request: pb.WatchRequest, context: Context) -> AsyncGenerator[pb.WatchResponse, None]:
         """See the proto."""
         start = WatchStart()
@@ -274,9 +302,7 @@ class MemoryRpc(MemoryServiceServicer):
             wait_ms=duration_ms("wait", request.wait),
         )
         tokens = _tokens(call, request.namespace, reply)
-        return pb.ClaimNextResponse(
-            record=_claimed(reply), head=reply.head, replayed=reply.replayed, call=tokens
-        )
+        return pb.ClaimNextResponse(record=_claimed(reply), head=reply.head, replayed=reply.replayed, call=tokens)
 
     @unary
     async def Renew(self, request: pb.RenewRequest, context: Context) -> pb.RenewResponse:
@@ -307,13 +333,9 @@ class MemoryRpc(MemoryServiceServicer):
         if request.HasField("result"):
             data, encoding = decode.value("result", request.result)
         call = decode.call(request.call)
-        reply = await self._memory.tasks.complete(
-            call, request.namespace, request.key, request.fence, data, encoding
-        )
+        reply = await self._memory.tasks.complete(call, request.namespace, request.key, request.fence, data, encoding)
         tokens = _tokens(call, request.namespace, reply)
-        return pb.CompleteResponse(
-            record=_claimed(reply), head=reply.head, replayed=reply.replayed, call=tokens
-        )
+        return pb.CompleteResponse(record=_claimed(reply), head=reply.head, replayed=reply.replayed, call=tokens)
 
     @unary
     async def OpenAgent(self, request: pb.OpenAgentRequest, context: Context) -> pb.OpenAgentResponse:

@@ -11,7 +11,6 @@ from noosphere.consistency import (
     Refusal,
     Remembered,
     StampMode,
-    ancestors,
     epoch_of,
     invalid,
     next_revision,
@@ -28,7 +27,7 @@ from ...ports.store import (
     KeyCheck,
     Mutation,
 )
-from .codec import Birth, Cell, CommitItem, Request, shared_never, text_bytes
+from .codec import Birth, Cell, CommitItem, Request, above, shared_never, text_bytes
 from .namespace import Namespace, Overlay, Pending, request_key
 
 
@@ -180,6 +179,6 @@ def _cover(namespace: Namespace, item: CommitItem, pending: Pending) -> None:
 
 
 def _stamp(namespace: Namespace, overlay: Overlay, cell: Cell, revision: int) -> None:
-    for collection in ancestors(cell.key):
+    for collection in above(cell.key):
         members = revision if cell.members else namespace.stamps(collection, True).members
         overlay.stamps[collection] = CollectionStamps(revision, members)

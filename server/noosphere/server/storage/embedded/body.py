@@ -10,10 +10,10 @@ from typing import Any
 
 from sortedcontainers import SortedDict, SortedList
 
-from noosphere.consistency import NEVER_MS, RequestMemory, ancestors
+from noosphere.consistency import NEVER_MS, RequestMemory
 
 from ...ports.store import CollectionStamps
-from .codec import Cell, CommitItem, LogItem, text_bytes
+from .codec import Cell, CommitItem, LogItem, above, text_bytes
 from .journal import Image
 
 CELL_OVERHEAD_BYTES = 320
@@ -21,6 +21,9 @@ CELL_OVERHEAD_BYTES = 320
 
 LOG_OVERHEAD_BYTES = 240
 REQUEST_OVERHEAD_BYTES = 480
+
+PRUNE_MAX = 500
+"""Most collections whose stamps are forgotten at once; the others wait for the next fold."""
 
 _revision = attrgetter("revision")
 
@@ -105,11 +108,12 @@ class Body:
     def apply(self, item: CommitItem, batch: int, log: bool = True) -> None:
         """Makes a synced commit visible. Applying an old one again changes nothing that a newer one wrote."""
         revision = item.revision
-        logged = 0
+        logged = size = 0
         for cell in item.cells:
-            self._put(cell)
+            cell_bytes = self._put(cell)
             if cell.event:
                 logged += 1
+                size += cell_bytes + len(cell.event)
                 self._stamp(cell, revision)
         for lock, token in item.fences:
             if token > self.fences.get(lock, 0):
@@ -117,33 +121,41 @@ class Body:
                 self.dirty_fences.add(lock)
         if logged and log:
             cells = item.cells if logged == len(item.cells) else tuple(c for c in item.cells if c.event)
-            entry = LogItem(revision, item.time_ms, cells)
+            entry = LogItem(revision, item.time_ms, cells, size)
             self.log.append(entry)
-            self.log_bytes += entry.size
+            self.log_bytes += size
             self.unfolded.append((batch, entry))
 
-    def _put(self, cell: Cell) -> None:
+    def _put(self, cell: Cell) -> int:
+        """Stores a cell, unless what is stored is newer; returns the bytes of its key and data."""
         key, data, due_ms = cell.key, cell.data, cell.due_ms
+        key_bytes = text_bytes(key)
+        cell_bytes = key_bytes + len(data) if data is not None else key_bytes
         old: Cell | None = self.cells.get(key)
+        old_due_ms = NEVER_MS
         if old is not None:
             if old.revision > cell.revision:
-                return
-            self.record_bytes -= text_bytes(key) + len(old.data or b"")
-            if old.due_ms != NEVER_MS and (data is None or old.due_ms != due_ms):
-                self.dues.remove((old.due_ms, key))
+                return cell_bytes
+            self.record_bytes -= key_bytes + len(old.data or b"")
+            old_due_ms = old.due_ms
         self.dirty.add(key)
         if data is None:
+            due_ms = NEVER_MS
             if old is not None:
                 del self.cells[key]
-            self.emptied.update(ancestors(key))
-            return
-        self.cells[key] = cell
-        self.record_bytes += text_bytes(key) + len(data)
-        if due_ms != NEVER_MS and (old is None or old.due_ms != due_ms):
-            self.dues.add((due_ms, key))
+            self.emptied.update(above(key))
+        else:
+            self.cells[key] = cell
+            self.record_bytes += cell_bytes
+        if due_ms != old_due_ms:
+            if old_due_ms != NEVER_MS:
+                self.dues.remove((old_due_ms, key))
+            if due_ms != NEVER_MS:
+                self.dues.add((due_ms, key))
+        return cell_bytes
 
     def _stamp(self, cell: Cell, revision: int) -> None:
-        for collection in ancestors(cell.key):
+        for collection in above(cell.key):
             changed, members = self.stamps.get(collection, self.absent)
             if revision >= changed:
                 self.stamps[collection] = CollectionStamps(revision, revision if cell.members else members)
@@ -179,14 +191,14 @@ class Body:
         return first
 
     def prune_stamps(self, keep: Iterable[str]) -> None:
-        """Forgets the stamps of collections that became empty, except ``keep``."""
+        """Forgets the stamps of some collections that became empty, except ``keep``."""
         highest = self.absent.changed
         spared = set(keep)
-        for collection in self.emptied - spared:
+        for collection in list(islice(self.emptied - spared, PRUNE_MAX)):
+            self.emptied.discard(collection)
             if collection in self.stamps and next(self.range(collection, None, None, False, 1), None) is None:
                 highest = max(highest, self.stamps.pop(collection).changed)
                 self.dirty_stamps.add(collection)
-        self.emptied &= spared
         self.absent = CollectionStamps(highest, highest)
 
     @property

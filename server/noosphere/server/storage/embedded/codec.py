@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
 
-from noosphere.consistency import NEVER_MS, Cut, Remembered, RequestRef
+from noosphere.consistency import NEVER_MS, Cut, Remembered, RequestRef, ancestors
 
 BLOB_FORMAT = 1
 _HEADER_BYTES = 5
@@ -39,11 +40,8 @@ class LogItem(msgspec.Struct, array_like=True, gc=False, frozen=True):
     revision: int
     time_ms: int
     cells: tuple[Cell, ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes of keys, values and events."""
-        return sum(text_bytes(c.key) + len(c.data or b"") + len(c.event) for c in self.cells)
+    size: int
+    """Bytes of keys, values and events."""
 
 
 class Birth(msgspec.Struct, array_like=True, gc=False, frozen=True):
@@ -178,6 +176,16 @@ def decode_cuts(blob: bytes) -> tuple[Cut, ...]:
 def text_bytes(text: str) -> int:
     """Returns the length of ``text`` in UTF-8."""
     return len(text) if text.isascii() else len(text.encode())
+
+
+def above(key: str) -> tuple[str, ...]:
+    """Returns every collection that contains ``key``, as ``ancestors`` does; keys of one collection share it."""
+    end = key.rfind("/")
+    return _ancestors(key[: end + 1]) if end >= 0 else _TOP
+
+
+_TOP = ("",)
+_ancestors = lru_cache(maxsize=16_384)(ancestors)
 
 
 def shared_never(time_ms: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from noosphere.consistency import NEVER_MS, Cut, RequestRef, ancestors, epoch_of
+from noosphere.consistency import NEVER_MS, Cut, RequestRef, epoch_of
 
 from ...ports.store import (
     CollectionStamps,
@@ -16,7 +16,7 @@ from ...ports.store import (
     StoredEntry,
 )
 from .body import Body, bounds
-from .codec import Cell, CommitItem, Item
+from .codec import Cell, CommitItem, Item, above
 from .journal import NamespaceRow
 
 _NEVER = CollectionStamps(0, 0)
@@ -245,7 +245,7 @@ class Namespace:
             if overlay.cells[cell.key].revision == revision:
                 del overlay.cells[cell.key]
             if cell.event:
-                for collection in ancestors(cell.key):
+                for collection in above(cell.key):
                     stamps = overlay.stamps.get(collection)
                     if stamps is not None and stamps.changed == revision:
                         del overlay.stamps[collection]
