@@ -343,10 +343,10 @@ async def test_a_failure_in_the_background_stops_the_store_too(
 ) -> None:
     await write(embedded.store, put("a"))
 
-    def fold_cells(*args: object) -> None:
+    def fold(*args: object) -> None:
         raise StoreFailed("cannot write: database or disk is full")
 
-    monkeypatch.setattr(embedded.journal.inner, "fold_cells", fold_cells)
+    monkeypatch.setattr(embedded.journal.inner, "fold", fold)
     for _ in range(10):
         embedded.advance(1_000)
         await turns()

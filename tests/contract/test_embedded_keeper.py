@@ -28,7 +28,7 @@ from tests.contract.build import (
 from tests.contract.lab import EmbeddedLab, turns, until
 
 from noosphere.server.ports.store import Committed, Compacted, Fence, NamespaceRef, WorkingStore
-from noosphere.server.storage.embedded import EmbeddedCoordinator, EmbeddedStore, keeper, pipeline
+from noosphere.server.storage.embedded import EmbeddedCoordinator, EmbeddedStore, folding, keeper, pipeline, sqlite
 from noosphere.server.storage.embedded.folder import DataFolderError
 
 OTHER = NamespaceRef("shared/other")
@@ -79,7 +79,7 @@ async def _steps(embedded: EmbeddedLab, act: Callable[[], Any]) -> AsyncIterator
     """Runs ``act`` and yields a copy of the files before each of the journal's steps."""
     copies: list[Path] = []
     inner = embedded.journal.inner
-    names = ["fold_cells", "fold_marks", "fold_log", "fold_row", "trim_log", "purge", "trim"]
+    names = ["fold", "trim_log", "purge", "trim"]
     for name in names:
         original = getattr(inner, name)
 
@@ -128,6 +128,13 @@ def _comparable(snapshots: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return found
 
 
+@pytest.fixture
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes a fold consist of many jobs."""
+    monkeypatch.setattr(folding, "CHUNK_BYTES", 8_000)
+
+
+@pytest.mark.usefixtures("small_steps")
 async def test_a_fold_torn_at_any_step_changes_nothing(embedded: EmbeddedLab) -> None:
     await busy(embedded.store)
     await busy(embedded.store, OTHER)
@@ -141,6 +148,7 @@ async def test_a_fold_torn_at_any_step_changes_nothing(embedded: EmbeddedLab) ->
     assert await _check_steps(embedded, refs, embedded.store._keeper.fold_all) > 10
 
 
+@pytest.mark.usefixtures("small_steps")
 async def test_a_drop_torn_at_any_step_stays_a_drop(embedded: EmbeddedLab) -> None:
     for ref in (NS, OTHER):
         await busy(embedded.store, ref)
@@ -153,13 +161,18 @@ async def test_a_drop_torn_at_any_step_stays_a_drop(embedded: EmbeddedLab) -> No
     assert await _check_steps(embedded, [NS, OTHER, newer], embedded.store._keeper.fold_all) > 5
 
 
-async def test_a_stamp_that_was_forgotten_in_a_torn_fold_is_not_shown_as_older(embedded: EmbeddedLab) -> None:
+async def test_a_stamp_that_was_forgotten_in_a_torn_fold_is_not_shown_as_older(
+    embedded: EmbeddedLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folding, "CHUNK_BYTES", 1)
     await write(embedded.store, put("c/x"), put("kept"))
     await write(embedded.store, bury("c/x"))
     await embedded.store._keeper.fold_all()
     await write(embedded.store, reap("c/x"))
     emptied = (await embedded.store.scan(NS, "c/", limit=1)).stamps
+    count = 0
     async for path in _steps(embedded, embedded.store._keeper.fold_all):
+        count += 1
         coordinator = await EmbeddedCoordinator.open(path, clock=embedded.clock)
         store = await EmbeddedStore.open(path, coordinator, clock=embedded.clock, durability="os")
         for _ in range(2):
@@ -168,6 +181,53 @@ async def test_a_stamp_that_was_forgotten_in_a_torn_fold_is_not_shown_as_older(e
             await store._keeper.fold_all()
         await store.close()
         await coordinator.close()
+    assert count >= 4
+    # What was forgotten is not kept anywhere, or every collection that ever was would stay for good.
+    await embedded.reopen()
+    await embedded.store.scan(NS, "c/", limit=1)
+    body = next(iter(embedded.store._registry)).body
+    assert body is not None
+    assert "c/" not in body.stamps
+
+
+async def test_many_small_namespaces_are_folded_in_few_jobs(
+    embedded: EmbeddedLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refs = [NamespaceRef(f"sessions/{i}") for i in range(300)]
+    await asyncio.gather(*(write(embedded.store, put("a"), namespace=ref) for ref in refs))
+    jobs = 0
+    original = embedded.journal.inner.fold
+
+    def fold(*args: Any) -> None:
+        nonlocal jobs
+        jobs += 1
+        original(*args)
+
+    monkeypatch.setattr(embedded.journal.inner, "fold", fold)
+    await embedded.store._keeper.fold_all()
+    assert jobs < 30
+    await embedded.crash()
+    assert len(await embedded.store.namespaces("", "", 1_000)) == 300
+
+
+async def test_the_write_ahead_log_begins_anew_when_it_has_grown(
+    embedded: EmbeddedLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "_RELIEVE_BYTES", 200_000)
+    monkeypatch.setattr(keeper, "FOLD_BYTES", 100_000)
+    wal = embedded.folder / f"{sqlite.FILE}-wal"
+    written = 0
+    for i in range(400):
+        await write(embedded.store, put(f"k{i % 20}", bytes(10_000)))
+        written += 10_000
+        if i % 10 == 9:
+            # The writer may be faster than the background: wait until that has had its turn.
+            await until(lambda: not embedded.store._keeper._wake.is_set())
+            embedded.advance(1_000)
+            await until(lambda: embedded.journal.inner.held_bytes < 100_000)
+    assert wal.stat().st_size < written / 2
+    await embedded.crash()
+    assert len(await keys(embedded.store)) == 20
 
 
 async def test_folding_runs_beside_commits_and_drops(embedded: EmbeddedLab) -> None:
@@ -362,7 +422,7 @@ async def test_the_loop_goes_on_while_a_namespace_loads(embedded: EmbeddedLab, m
 async def test_a_log_above_its_hard_limit_loses_its_older_half(
     embedded: EmbeddedLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "LOG_ITEMS_MAX", 50)
+    monkeypatch.setattr(folding, "LOG_ITEMS_MAX", 50)
     revisions = [await write(embedded.store, put("a")) for _ in range(100)]
     await embedded.store._keeper.fold_all()
     for _ in range(2):

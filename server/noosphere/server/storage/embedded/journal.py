@@ -66,10 +66,7 @@ class Recovered(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A collection's stamps, or with ``is_fence`` a lock's highest token (``second`` is then 0).
-
-    With ``first`` and ``second`` 0 a mark is removed.
-    """
+    """A collection's stamps, or with ``is_fence`` a lock's highest token (``second`` is then 0)."""
 
     is_fence: bool
     name: str
@@ -96,6 +93,27 @@ class LogStretch(NamedTuple):
 
     last_batch: int
     items: tuple[LogItem, ...]
+
+
+class FoldChunk:
+    """A piece of a fold, stored as a whole or not at all; holds parts of one or of many namespaces.
+
+    Attributes:
+        cells: records; one without data is removed.
+        marks: stamps and fences.
+        forgotten: collections whose stamps are removed.
+        log: what is appended to the log.
+        rows: namespaces whose tables are now complete up to ``row.folded``, with their remembered requests.
+        weight: about how many bytes of work this is.
+    """
+
+    def __init__(self) -> None:
+        self.cells: list[tuple[bytes, Cell]] = []
+        self.marks: list[tuple[bytes, Mark]] = []
+        self.forgotten: list[tuple[bytes, str]] = []
+        self.log: list[tuple[bytes, LogStretch]] = []
+        self.rows: list[tuple[NamespaceRow, Sequence[Request]]] = []
+        self.weight = 0
 
 
 class Journal(Protocol):
@@ -125,20 +143,8 @@ class Journal(Protocol):
         """Reads a namespace's tables; log items up to ``floor`` are left out."""
         ...
 
-    def fold_cells(self, storage_id: bytes, cells: Sequence[Cell]) -> None:
-        """Stores records; one without data is removed. Not durable before the next :meth:`sync`."""
-        ...
-
-    def fold_marks(self, storage_id: bytes, marks: Sequence[Mark]) -> None:
-        """Stores stamps and fences."""
-        ...
-
-    def fold_log(self, storage_id: bytes, stretch: LogStretch) -> None:
-        """Appends to a namespace's log."""
-        ...
-
-    def fold_row(self, row: NamespaceRow, requests: Sequence[Request]) -> None:
-        """Ends a namespace's fold: everything up to batch ``row.folded`` is in its tables."""
+    def fold(self, chunk: FoldChunk) -> None:
+        """Stores a piece of a fold. Not durable before the next :meth:`sync`, but never out of order with it."""
         ...
 
     def trim_log(self, storage_id: bytes, floor: int) -> bool:

@@ -1,4 +1,4 @@
-"""Background work of the embedded store: folding, trimming, eviction, and keeping store time on disk.
+"""Background work of the embedded store: when to fold, what to evict, and keeping store time on disk.
 
 It runs beside commits, in steps short enough that nobody waits for it, and changes no result: the tables
 and the journal together always say the same.
@@ -8,26 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import logging
-from bisect import bisect_right
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from functools import partial
-from itertools import islice
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterable
 
 from ...ports.runtime import Clock
 from .body import Body
-from .codec import Cell, LogItem, Request
-from .journal import Journal, LogStretch, Mark
-from .namespace import Namespace, Pending, request_key
+from .folding import Folder
+from .journal import Journal
+from .namespace import Namespace, Pending
 from .pipeline import Pipeline, as_failure
 from .registry import Registry
 from .storetime import StoreTime
 from .worker import Worker, run
-
-T = TypeVar("T")
-log = logging.getLogger("noosphere.storage")
 
 TICK_SECONDS = 1.0
 FOLD_BYTES = 8 * 1024 * 1024
@@ -36,17 +28,11 @@ FOLD_BYTES = 8 * 1024 * 1024
 FOLD_AGE_MS = 5_000
 """... or when the oldest commit that is not folded is about this old."""
 
-FOLD_CELLS = 128
-FOLD_LOG_BYTES = 128 * 1024
 BURY_CELLS = 500
 LOOK_STEP = 500
 EVICT_MAX = 1_000
 EVICT_IDLE_MS = 10_000
 """A namespace in use stays in memory even if memory is short."""
-
-LOG_ITEMS_MAX = 1_000_000
-LOG_BYTES_MAX = 256 * 1024 * 1024
-"""Above either, half of a namespace's log goes, whatever its rules say."""
 
 
 class Keeper:
@@ -67,13 +53,12 @@ class Keeper:
     ) -> None:
         self._registry = registry
         self._journal = journal
-        self._writer = writer
         self._reader = reader
         self._pipeline = pipeline
         self._time = time
         self._clock = clock
         self._memory_bytes_max = memory_bytes_max
-        self._load = load
+        self._folder = Folder(journal, writer, pipeline, load)
         self._dirty: dict[Namespace, None] = {}
         self._dirty_since_ms = 0
         self._wake = asyncio.Event()
@@ -125,14 +110,11 @@ class Keeper:
     async def _fold_all(self) -> None:
         through = self._pipeline.applied_batch
         dirty, self._dirty = list(self._dirty), {}
-        for namespace in dirty:
-            await self._fold(namespace)
+        await self._folder.fold(dirty)
         while self._superseded:
-            while await self._write(partial(self._journal.purge, self._superseded[0], True)):
-                pass
+            await self._folder.purge(self._superseded[0], True)
             self._superseded.popleft()
-        while await self._write(partial(self._journal.trim, through, self._time.persisted_ms)):
-            pass
+        await self._folder.trim(through, self._time.persisted_ms)
 
     async def _tick(self) -> None:
         while True:
@@ -159,71 +141,9 @@ class Keeper:
             await self.fold_all()
         if self._journal.wants_relief:
             await run(self._reader, self._journal.relieve)
-            await self._write(self._journal.restart)
+            await self._folder.write(self._journal.restart)
         await self.evict()
         await self.bury()
-
-    async def _write(self, call: Callable[[], T]) -> T:
-        return await run(self._writer, call)
-
-    async def _fold(self, namespace: Namespace) -> None:
-        storage_id, journal = namespace.ref.storage_id, self._journal
-        pruned: list[str] = []
-        while True:
-            folded = self._pipeline.applied_batch
-            if namespace.purge:
-                while await self._write(partial(journal.purge, storage_id, False)):
-                    pass
-                namespace.purge = False
-            elif not namespace.deleted:
-                body = await self._load(namespace)
-                folded = self._pipeline.applied_batch
-                if body is not None:
-                    pruned = await self._fold_body(namespace, body, folded)
-            if not namespace.purge:
-                break
-            # Dropped meanwhile: what was folded since has to go.
-        requests = _requests_of(namespace)
-        await self._write(partial(journal.fold_row, namespace.row(folded), requests))
-        namespace.folded = folded
-        # Only now: with a stamp gone but the row not there yet, a crash would show an old stamp again.
-        for some in _chunks(pruned, FOLD_CELLS):
-            present = namespace.body.stamps if namespace.body is not None else {}
-            marks = [Mark(False, name, 0, 0) for name in some if name not in present]
-            await self._write(partial(journal.fold_marks, storage_id, marks))
-        while await self._write(partial(journal.trim_log, storage_id, namespace.floor)):
-            pass
-
-    async def _fold_body(self, namespace: Namespace, body: Body, folded: int) -> list[str]:
-        """Folds all but the row; returns the collections whose stamps are forgotten."""
-        storage_id, journal = namespace.ref.storage_id, self._journal
-        if len(body.log) > LOG_ITEMS_MAX or body.log_bytes > LOG_BYTES_MAX:
-            self._halve_log(namespace, body)
-        overlay = namespace.overlay
-        body.prune_stamps(overlay.stamps if overlay is not None else ())
-        keys, body.dirty = body.dirty, set()
-        stamps, body.dirty_stamps = body.dirty_stamps, set()
-        locks, body.dirty_fences = body.dirty_fences, set()
-        end = bisect_right(body.unfolded, folded, key=lambda entry: entry[0])
-        unfolded, body.unfolded = body.unfolded[:end], body.unfolded[end:]
-        for some in _chunks(keys, FOLD_CELLS):
-            cells = [body.cells.get(key) or Cell(key, 0, None, 0, 0) for key in some]
-            await self._write(partial(journal.fold_cells, storage_id, cells))
-        for some in _chunks(stamps, FOLD_CELLS):
-            marks = [Mark(False, name, *body.stamps[name]) for name in some if name in body.stamps]
-            await self._write(partial(journal.fold_marks, storage_id, marks))
-        for some in _chunks(locks, FOLD_CELLS):
-            marks = [Mark(True, name, body.fences.get(name, 0), 0) for name in some]
-            await self._write(partial(journal.fold_marks, storage_id, marks))
-        for stretch in _stretches(unfolded, namespace.floor):
-            await self._write(partial(journal.fold_log, storage_id, stretch))
-        return [name for name in stamps if name not in body.stamps]
-
-    def _halve_log(self, namespace: Namespace, body: Body) -> None:
-        floor = body.log[len(body.log) // 2].revision
-        body.cut_log(floor)
-        namespace.floor = max(namespace.floor, floor)
-        log.warning("log of %r shortened to its limit", namespace.ref.name)
 
     async def evict(self) -> None:
         """Unloads namespaces that are idle and folded while memory is short, longest idle first."""
@@ -269,33 +189,3 @@ class Keeper:
                     body.cells.popitem()
                 del body.log[-BURY_CELLS:], body.unfolded[-BURY_CELLS:]
                 await asyncio.sleep(0)
-
-
-def _chunks(names: Iterable[str], size: int) -> Iterator[list[str]]:
-    rest = iter(names)
-    while chunk := list(islice(rest, size)):
-        yield chunk
-
-
-def _requests_of(namespace: Namespace) -> list[Request]:
-    body, overlay = namespace.body, namespace.overlay
-    if body is None:
-        return []
-    unsynced = overlay.requests if overlay is not None else ()
-    return [Request.of(ref, call) for ref, call in body.requests.items() if request_key(ref) not in unsynced]
-
-
-def _stretches(unfolded: Iterable[tuple[int, LogItem]], floor: int) -> Iterable[LogStretch]:
-    """Cuts a piece of log into rows. Entries of one batch stay together: a batch is logged or it is not."""
-    items: list[LogItem] = []
-    size = last = 0
-    for batch, item in unfolded:
-        if items and batch != last and size >= FOLD_LOG_BYTES:
-            yield LogStretch(last, tuple(items))
-            items, size = [], 0
-        last = batch
-        if item.revision > floor:
-            items.append(item)
-            size += item.size
-    if items:
-        yield LogStretch(last, tuple(items))

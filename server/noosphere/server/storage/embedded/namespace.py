@@ -114,6 +114,7 @@ class Namespace:
         folded: the batch up to which its tables are complete.
         replay: commits that its tables do not contain, from recovery, until it is loaded.
         purge: whether its tables still hold what a drop has removed.
+        trimmed_floor: the tables hold no log up to here.
         used_ms: when it was last used, on the monotonic clock.
     """
 
@@ -136,6 +137,7 @@ class Namespace:
         "ref",
         "replay",
         "stamps_floor",
+        "trimmed_floor",
         "used_ms",
     )
 
@@ -148,6 +150,7 @@ class Namespace:
         # What an earlier generation's contexts saw says nothing about keys of this one.
         self.floor_context = ref.origin
         self.floor = ref.origin
+        self.trimmed_floor = 0
         self.stamps_floor = 0
         self.cuts: tuple[Cut, ...] = ()
         self.folded = 0
@@ -228,6 +231,13 @@ class Namespace:
         self.next_due_ms = NEVER_MS
         self.replay = []
         return body
+
+    def shorten_log(self) -> None:
+        """Drops the older half of the log."""
+        if self.body is not None and self.body.log:
+            floor = self.body.log[len(self.body.log) // 2].revision
+            self.body.cut_log(floor)
+            self.floor = max(self.floor, floor)
 
     def uncover(self, pending: Pending) -> None:
         """Takes from the overlay what is now synced below it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +12,6 @@ from .codec import (
     Cell,
     DamagedBlob,
     LogItem,
-    Request,
     decode_cuts,
     decode_log,
     decode_requests,
@@ -23,9 +22,11 @@ from .codec import (
 )
 from .database import connect, damaged, open_database
 from .folder import StoreFailed
-from .journal import Image, LogStretch, Mark, NamespaceRow, Recovered
+from .journal import FoldChunk, Image, Mark, NamespaceRow, Recovered
 
 FILE = "working.sqlite3"
+
+_ROW_PLACES = ", ".join("?" * (len(NamespaceRow._fields) + 1))
 
 _RELIEVE_BYTES = 8 * 1024 * 1024
 _PURGE_ROWS = 256
@@ -175,41 +176,30 @@ class SqliteJournal:
         requests = decode_requests(found[0]) if found is not None else ()
         return Image(cells, marks, tuple(items), logged, requests)
 
-    def fold_cells(self, storage_id: bytes, cells: Sequence[Cell]) -> None:
-        """Stores records in one unsynced transaction."""
-        kept = [(storage_id, c.key, c.revision, c.live_until_ms, c.due_ms, c.data) for c in cells if c.data is not None]
-        gone = [(storage_id, c.key) for c in cells if c.data is None]
+    def fold(self, chunk: FoldChunk) -> None:
+        """Stores a piece of a fold in one unsynced transaction."""
+        kept = [
+            (of, c.key, c.revision, c.live_until_ms, c.due_ms, c.data) for of, c in chunk.cells if c.data is not None
+        ]
+        gone = [(of, c.key) for of, c in chunk.cells if c.data is None]
+        marks = [(of, *mark) for of, mark in chunk.marks]
+        log = [(of, s.last_batch, s.items[-1].revision, encode_log(s.items)) for of, s in chunk.log]
+        rows = [
+            (*row._replace(cuts=encode_cuts(row.cuts)), encode_requests(requests))  # type: ignore[arg-type]
+            for row, requests in chunk.rows
+        ]
         with self._unsynced() as db:
-            db.executemany("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?, ?)", kept)
-            db.executemany("DELETE FROM records WHERE storage_id = ? AND key = ?", gone)
-        self._unrelieved_bytes += sum(len(row[5]) + _PAGE_BYTES // 4 for row in kept) + len(gone) * _PAGE_BYTES // 4
-
-    def fold_marks(self, storage_id: bytes, marks: Sequence[Mark]) -> None:
-        """Stores marks in one unsynced transaction."""
-        kept = [(storage_id, *mark) for mark in marks if mark.first or mark.second]
-        gone = [(storage_id, mark.is_fence, mark.name) for mark in marks if not mark.first and not mark.second]
-        with self._unsynced() as db:
-            db.executemany("INSERT OR REPLACE INTO marks VALUES (?, ?, ?, ?, ?)", kept)
-            db.executemany("DELETE FROM marks WHERE storage_id = ? AND is_fence = ? AND name = ?", gone)
-        self._unrelieved_bytes += len(marks) * 64 + _PAGE_BYTES
-
-    def fold_log(self, storage_id: bytes, stretch: LogStretch) -> None:
-        """Appends a row to the log."""
-        data = encode_log(stretch.items)
-        row = (storage_id, stretch.last_batch, stretch.items[-1].revision, data)
-        with self._unsynced() as db:
-            db.execute("INSERT OR REPLACE INTO log VALUES (?, ?, ?, ?)", row)
-        self._unrelieved_bytes += len(data) + _PAGE_BYTES
-
-    def fold_row(self, row: NamespaceRow, requests: Sequence[Request]) -> None:
-        """Stores a namespace's row."""
-        memory = encode_requests(requests)
-        with self._unsynced() as db:
-            db.execute(
-                f"INSERT OR REPLACE INTO namespaces VALUES ({', '.join('?' * (len(row) + 1))})",
-                (*row._replace(cuts=encode_cuts(row.cuts)), memory),  # type: ignore[arg-type]
-            )
-        self._unrelieved_bytes += len(memory) + 2 * _PAGE_BYTES
+            for sql, values in (
+                ("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?, ?)", kept),
+                ("DELETE FROM records WHERE storage_id = ? AND key = ?", gone),
+                ("INSERT OR REPLACE INTO marks VALUES (?, ?, ?, ?, ?)", marks),
+                ("INSERT OR REPLACE INTO log VALUES (?, ?, ?, ?)", log),
+                (f"INSERT OR REPLACE INTO namespaces VALUES ({_ROW_PLACES})", rows),
+                ("DELETE FROM marks WHERE storage_id = ? AND NOT is_fence AND name = ?", chunk.forgotten),
+            ):
+                if values:
+                    db.executemany(sql, values)
+        self._unrelieved_bytes += 2 * chunk.weight
 
     def trim_log(self, storage_id: bytes, floor: int) -> bool:
         """Removes a few rows of a log."""

@@ -342,7 +342,7 @@ class EmbeddedStore:
     async def forget_client(self, client: str) -> None:
         """Drops the remembered requests of an incarnation that has ended, where they are in memory."""
         self._check()
-        for namespace in self._registry:
+        async for namespace in self._each():
             if namespace.body is not None:
                 namespace.body.requests.forget_client(client)
 
@@ -355,7 +355,7 @@ class EmbeddedStore:
         """Returns how much the store holds."""
         self._check()
         loaded = records = record_bytes = 0
-        for namespace in self._registry:
+        async for namespace in self._each():
             loaded += namespace.body is not None
             count, size, _ = namespace.measure()
             records += count
@@ -398,6 +398,13 @@ class EmbeddedStore:
         self._pipeline.check()
         if self._closed:
             raise Refusal(Reason.ENGINE_UNAVAILABLE, "the working store is closed")
+
+    async def _each(self) -> AsyncIterator[Namespace]:
+        """Goes over all namespaces in short steps."""
+        for index, namespace in enumerate(list(self._registry)):
+            yield namespace
+            if index % 500 == 499:
+                await asyncio.sleep(0)
 
     async def _find(self, ref: NamespaceRef, use: bool = True) -> Namespace:
         """Returns a namespace with its contents; a passing one if it does not exist."""
