@@ -11,9 +11,7 @@ from noosphere.consistency import (
     Refusal,
     decode_page,
     decode_resume,
-    encode_causal,
     encode_page,
-    encode_read_set,
     encode_resume,
     fingerprint,
     invalid,
@@ -21,16 +19,14 @@ from noosphere.consistency import (
 from noosphere.consistency.errors import ConflictInfo, TransactionInfo
 from noosphere.v1 import memory_service_pb2 as pb
 from noosphere.v1 import types_pb2
-from noosphere.v1.memory_service_pb2_grpc import MemoryServiceServicer
 
 from .. import __version__
 from ..memory import Memory
-from ..memory.guards import refresh
-from ..memory.types import BatchView, Call, ClaimReply, ResolveOp, WriteReply
+from ..memory.types import BatchView, Call, ClaimReply
 from ..memory.watches import Bookmark, SnapshotPage, WatchMessage, WatchStart
 from . import decode, encode
 from .calls import Context, streaming, unary
-from .errors import stale_message
+from .causality import CausalityMethods, tokens_of, transact_applied
 from .pipeline import PipelineStream, handlers_of
 from .times import duration, duration_ms, timestamp
 
@@ -65,7 +61,7 @@ _PIPELINED = {
 """What a pipeline carries, by the field of its request."""
 
 
-class MemoryRpc(MemoryServiceServicer):
+class MemoryRpc(CausalityMethods):
     """The gRPC face of shared memory."""
 
     def __init__(self, memory: Memory) -> None:
@@ -143,7 +139,7 @@ class MemoryRpc(MemoryServiceServicer):
             refused = await self._not_applied(call, refusal, op.key, request.return_current)
             return pb.PutResponse(not_applied=refused, head=refused.as_of)
         applied = encode.applied(reply.results[0], reply.revision, reply.replayed)
-        return pb.PutResponse(applied=applied, head=reply.head, call=_tokens(call, request.namespace, reply))
+        return pb.PutResponse(applied=applied, head=reply.head, call=tokens_of(call, request.namespace, reply))
 
     @unary
     async def Delete(self, request: pb.DeleteRequest, context: Context) -> pb.DeleteResponse:
@@ -155,7 +151,7 @@ class MemoryRpc(MemoryServiceServicer):
             refused = await self._not_applied(call, refusal, op.key, request.return_current)
             return pb.DeleteResponse(not_applied=refused, head=refused.as_of)
         applied = encode.applied(reply.results[0], reply.revision, reply.replayed)
-        return pb.DeleteResponse(applied=applied, head=reply.head, call=_tokens(call, request.namespace, reply))
+        return pb.DeleteResponse(applied=applied, head=reply.head, call=tokens_of(call, request.namespace, reply))
 
     @unary
     async def Merge(self, request: pb.MergeRequest, context: Context) -> pb.MergeResponse:
@@ -163,7 +159,7 @@ class MemoryRpc(MemoryServiceServicer):
         call, op = decode.call(request.call), decode.merge_operation(request.merge)
         reply = await self._memory.writes.merge(call, request.namespace, op)
         applied = encode.applied(reply.results[0], reply.revision, reply.replayed)
-        return pb.MergeResponse(applied=applied, head=reply.head, call=_tokens(call, request.namespace, reply))
+        return pb.MergeResponse(applied=applied, head=reply.head, call=tokens_of(call, request.namespace, reply))
 
     @unary
     async def Transact(self, request: pb.TransactRequest, context: Context) -> pb.TransactResponse:
@@ -182,83 +178,8 @@ class MemoryRpc(MemoryServiceServicer):
                 head = max(head, detail.as_of)
                 failures.append(pb.TransactFailure(index=part.index, is_operation=part.is_operation, detail=detail))
             return pb.TransactResponse(not_applied=pb.TransactNotApplied(failures=failures), head=head)
-        tokens = _tokens(call, request.namespace, reply)
-        return pb.TransactResponse(applied=_transact_applied(reply), head=reply.head, call=tokens)
-
-    @unary
-    async def Commit(self, request: pb.CommitRequest, context: Context) -> pb.CommitResponse:
-        """See the proto."""
-        call = decode.call(request.call)
-        compares, ops = decode.compares(request.compares), decode.operations(request.operations)
-        reply = await self._memory.writes.commit(call, request.namespace, compares, ops)
-        tokens = _tokens(call, request.namespace, reply)
-        return pb.CommitResponse(applied=_transact_applied(reply), head=reply.head, call=tokens)
-
-    @unary
-    async def RefreshReadSet(self, request: pb.RefreshReadSetRequest, context: Context) -> pb.RefreshReadSetResponse:
-        """See the proto."""
-        call = decode.call(request.call)
-        if call.tokens is None or call.tokens.read_set is None:
-            raise invalid("call.read_set_token", "is required")
-        stale, present = await refresh(self._memory.core, call)
-        causal = call.tokens.causal
-        for namespace, part in present.namespaces.items():
-            causal = causal.seen(namespace, part.revision)
-        reply = types_pb2.CallReply(
-            read_set_token=encode_read_set(present),
-            causal_token=encode_causal(causal) if call.tokens.want_causal else b"",
-        )
-        return pb.RefreshReadSetResponse(stale=map(stale_message, stale), call=reply)
-
-    @unary
-    async def Reserve(self, request: pb.ReserveRequest, context: Context) -> pb.ReserveResponse:
-        """See the proto."""
-        held = await self._memory.reservations.reserve(
-            decode.call(request.call),
-            request.namespace,
-            request.key,
-            lease_ms=duration_ms("lease", request.lease),
-            wait_ms=duration_ms("wait", request.wait),
-        )
-        ends = timestamp(held.expires_at_ms) if held.holder else None
-        return pb.ReserveResponse(fence=held.fence, holder=held.holder, expire_time=ends, head=held.head)
-
-    @unary
-    async def CancelReservation(
-        self, request: pb.CancelReservationRequest, context: Context
-    ) -> pb.CancelReservationResponse:
-        """See the proto."""
-        call = decode.call(request.call)
-        head = await self._memory.reservations.cancel(call, request.namespace, request.key, request.fence)
-        return pb.CancelReservationResponse(head=head)
-
-    @unary
-    async def ListConflicts(self, request: pb.ListConflictsRequest, context: Context) -> pb.ListConflictsResponse:
-        """See the proto."""
-        query = fingerprint("conflicts", request.namespace, request.collection)
-        page = await self._memory.conflicts.list(
-            decode.call(request.call),
-            request.namespace,
-            request.collection,
-            page_size=request.page_size,
-            after=decode_page(request.page_token, query) if request.page_token else None,
-        )
-        conflicts = [
-            pb.PendingConflict(record=encode.record(c.view), since=c.since, since_time=timestamp(c.since_ms))
-            for c in page.conflicts
-        ]
-        token = "" if page.next_entry is None else encode_page(query, page.next_entry)
-        return pb.ListConflictsResponse(conflicts=conflicts, next_page_token=token, head=page.head)
-
-    @unary
-    async def ResolveConflict(self, request: pb.ResolveConflictRequest, context: Context) -> pb.ResolveConflictResponse:
-        """See the proto."""
-        if not request.HasField("context"):
-            raise invalid("context", "is required: what the resolver has seen of the key")
-        op = ResolveOp(request.key, decode.resolution(request), decode.context(request.context))
-        reply = await self._memory.writes.resolve(decode.call(request.call), request.namespace, op)
-        applied = encode.applied(reply.results[0], reply.revision, reply.replayed)
-        return pb.ResolveConflictResponse(applied=applied, head=reply.head)
+        tokens = tokens_of(call, request.namespace, reply)
+        return pb.TransactResponse(applied=transact_applied(reply), head=reply.head, call=tokens)
 
     @streaming
     async def Pipeline(
@@ -301,7 +222,7 @@ class MemoryRpc(MemoryServiceServicer):
             lease_ms=duration_ms("lease", request.lease),
             wait_ms=duration_ms("wait", request.wait),
         )
-        tokens = _tokens(call, request.namespace, reply)
+        tokens = tokens_of(call, request.namespace, reply)
         return pb.ClaimNextResponse(record=_claimed(reply), head=reply.head, replayed=reply.replayed, call=tokens)
 
     @unary
@@ -315,7 +236,7 @@ class MemoryRpc(MemoryServiceServicer):
             request.fence,
             duration_ms("lease", request.lease),
         )
-        tokens = _tokens(call, request.namespace, reply)
+        tokens = tokens_of(call, request.namespace, reply)
         return pb.RenewResponse(record=_claimed(reply), head=reply.head, call=tokens)
 
     @unary
@@ -323,7 +244,7 @@ class MemoryRpc(MemoryServiceServicer):
         """See the proto."""
         call = decode.call(request.call)
         reply = await self._memory.tasks.release(call, request.namespace, request.key, request.fence)
-        tokens = _tokens(call, request.namespace, reply)
+        tokens = tokens_of(call, request.namespace, reply)
         return pb.ReleaseResponse(record=_claimed(reply), head=reply.head, call=tokens)
 
     @unary
@@ -334,7 +255,7 @@ class MemoryRpc(MemoryServiceServicer):
             data, encoding = decode.value("result", request.result)
         call = decode.call(request.call)
         reply = await self._memory.tasks.complete(call, request.namespace, request.key, request.fence, data, encoding)
-        tokens = _tokens(call, request.namespace, reply)
+        tokens = tokens_of(call, request.namespace, reply)
         return pb.CompleteResponse(record=_claimed(reply), head=reply.head, replayed=reply.replayed, call=tokens)
 
     @unary
@@ -397,15 +318,6 @@ class MemoryRpc(MemoryServiceServicer):
             unseen=encode.dots(unseen),
             as_of=reply.head,
         )
-
-
-def _tokens(call: Call, namespace: str, reply: WriteReply | ClaimReply) -> types_pb2.CallReply | None:
-    return encode.call_reply(call, namespace, reply.head, reply.read_set, reply.stale)
-
-
-def _transact_applied(reply: WriteReply) -> pb.TransactApplied:
-    results = [encode.applied(result, reply.revision, reply.replayed) for result in reply.results]
-    return pb.TransactApplied(revision=reply.revision, results=results, replayed=reply.replayed)
 
 
 def _claimed(reply: ClaimReply) -> types_pb2.Record | None:
