@@ -19,6 +19,7 @@ from noosphere.consistency import (
     Decision,
     Dot,
     Encoding,
+    LimitInfo,
     MergeType,
     Order,
     Precondition,
@@ -27,6 +28,7 @@ from noosphere.consistency import (
     Record,
     Scalar,
     VersionClock,
+    check_item_size,
     decide_claim,
     decide_delete,
     decide_expiry,
@@ -156,6 +158,7 @@ def test_version_and_context_together_must_both_hold_under_every_policy() -> Non
         key = Key(policy)
         first = key.put(b"1")
         assert first.version is not None
+        assert first.decision.base == NOTHING
         both = Precondition(first.version, NOTHING)
         refused(Reason.CONFLICT, key.put, b"2", both)
         refused(Reason.CONFLICT, key.delete, both)
@@ -244,7 +247,7 @@ def test_there_are_at_most_16_siblings_and_none_is_dropped() -> None:
     dots = [key.put(b"1", seeing(NOTHING), actor=f"{n}#1").revision for n in range(SIBLINGS_MAX)]
     refusal = refused(Reason.SIBLING_LIMIT, key.put, b"2", seeing(NOTHING))
     assert isinstance(refusal.detail, ConflictInfo)
-    assert [dot.dot for dot in refusal.detail.unseen] == dots[::-1]
+    assert refusal.detail.unseen == tuple(Dot(dots[n], f"{n}#1", 1_000, False) for n in reversed(range(SIBLINGS_MAX)))
     assert len(key.values) == SIBLINGS_MAX
     # Who has seen one of them may replace it; who has seen all may replace all.
     ack = key.put(b"2", seeing(CausalContext(0, (dots[3],))))
@@ -334,13 +337,13 @@ def test_an_expired_value_is_a_tombstone_that_keeps_its_dot() -> None:
     for swept in (False, True):
         key = Key()
         unread = CausalContext(key.head)
-        read = key.put(b"1", ttl_ms=10).context
+        read = key.put(b"1", ttl_ms=10, attributes=(("n", 1),)).context
         key.now_ms += 10
         if swept:
             ack = key.sweep()
             assert [event.kind for event in ack.decision.events] == [ChangeKind.EXPIRE]
             assert (key.stored.stored, key.stored.siblings[0].dot) == (ack.revision, ack.revision - 1)
-            assert key.stored.deleted_ms == key.now_ms
+            assert (key.stored.deleted_ms, key.stored.attributes) == (key.now_ms, ())
         conflict = refused(Reason.CONFLICT, key.put, b"2", seeing(unread))
         assert isinstance(conflict.detail, ConflictInfo)
         assert [(d.dot, d.deleted) for d in conflict.detail.unseen] == [(read.prefix, True)]
@@ -357,7 +360,7 @@ def test_one_sibling_of_several_may_expire() -> None:
     ack = key.sweep()
     assert not ack.decision.members
     assert ack.decision.live
-    assert key.stored.attributes == (("n", 2),)
+    assert (key.stored.attributes, key.stored.deleted_ms) == ((("n", 2),), 0)
     assert (key.version, key.read) == (ack.revision, CausalContext(ack.revision))
     # The end of the first is unseen to who saw the second only.
     ack = key.put(b"3", seeing(CausalContext(0, (staying.revision,))))
@@ -396,7 +399,8 @@ def test_delete_reap_recreate_and_write_with_the_old_context() -> None:
     assert (key.head, key.floor) == (head + 1, gone.revision)
     for policy in ConflictPolicy:
         key.policy = policy
-        refused(Reason.CONTEXT_TOO_OLD, key.put, b"2", seeing(old))
+        refusal = refused(Reason.CONTEXT_TOO_OLD, key.put, b"2", seeing(old))
+        assert refusal.detail == ConflictInfo("k", 0)
         refused(Reason.CONTEXT_TOO_OLD, key.put, b"2", Precondition(0, old))
     key.put(b"2", seeing(key.read))
     key.policy = REJECT
@@ -484,10 +488,32 @@ def test_what_was_read_before_a_merge_stays_read() -> None:
     assert (ack.version, ack.context) == (None, read)
 
 
+def test_when_a_typed_record_ends_its_type_ends() -> None:
+    for swept in (False, True):
+        key = Key()
+        key.merge(CounterAdd(1))
+        key.put(b"2", Precondition(key.version), ttl_ms=10)
+        key.now_ms += 10
+        if swept:
+            key.sweep()
+            assert key.stored.merge_type is MergeType.NONE
+        key.put(b'"plain"')
+        assert (key.values, key.stored.merge_type) == ([b'"plain"'], MergeType.NONE)
+
+
+def test_a_value_may_be_as_large_as_the_limit() -> None:
+    assert check_item_size(Put(b"1234"), 4) is None
+    refusal = check_item_size(Put(b"12345"), 4)
+    assert refusal is not None
+    assert (refusal.reason, refusal.detail) == (Reason.VALUE_TOO_LARGE, LimitInfo("value", 5, 4))
+
+
 def test_a_plain_put_on_a_typed_record_fits_in_the_form_that_readers_see() -> None:
-    key = Key(item_bytes_max=16)
+    key = Key(item_bytes_max=20)
     key.merge(LogAppend(("1",)))
-    refused(Reason.VALUE_TOO_LARGE, key.put, b"[1e15]", Precondition(key.version))
+    refused(Reason.VALUE_TOO_LARGE, key.put, b"[1e15,0]", Precondition(key.version))
+    key.put(b"[1e15]", Precondition(key.version))
+    assert key.values == [b'{"e":[1000000000000000.0],"t":0}']
     key.put(b"[ 1 , 2 , 3 ]", Precondition(key.version))
     assert key.values == [b'{"e":[1,2,3],"t":0}']
 
@@ -521,6 +547,7 @@ def test_a_blind_write_cannot_say_what_it_has_seen() -> None:
         assert "blind" in refused(Reason.INVALID_FIELD, when.check).message
     refused(Reason.VALUE_TOO_LARGE, seeing(CausalContext(0, tuple(range(17)))).check)
     Precondition(0, NOTHING).check()
+    BLIND.check()
 
 
 def test_placeholders_are_replaced_once_the_revision_is_known() -> None:
