@@ -32,15 +32,18 @@ async def write_until_it_fails(
 ) -> dict[str, bytes]:
     """Writes until the disk fails; returns what was acknowledged."""
     acknowledged: dict[str, bytes] = {}
+
+    async def write(agent: Agent) -> None:
+        for number in range(ROUNDS_MAX):
+            if number == writes_before and break_disk is not None:
+                break_disk()
+            value = b"%d" % number
+            await agent.put(SPACE, f"k{number:04}", value, attributes={"filler": "x" * 250})
+            acknowledged[f"k{number:04}"] = value
+
     async with connected(server) as api:
-        agent = await api.agent("a")
         with pytest.raises(Refused) as failed:
-            for number in range(ROUNDS_MAX):
-                if number == writes_before and break_disk is not None:
-                    break_disk()
-                value = b"%d" % number
-                await agent.put(SPACE, f"k{number:04}", value, attributes={"filler": "x" * 250})
-                acknowledged[f"k{number:04}"] = value
+            await write(await api.agent("a"))
     # Either it was still told why, or the process was gone before it could be.
     assert failed.value.code is grpc.StatusCode.UNAVAILABLE
     assert failed.value.reason in (Reason.ENGINE_UNAVAILABLE, "")
