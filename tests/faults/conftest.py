@@ -26,6 +26,6 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 @asynccontextmanager
 async def connected(server: ServerProcess) -> AsyncIterator[Api]:
-    """Calls a running server."""
-    async with grpc.aio.insecure_channel(server.address) as channel:
+    """Calls a running server, over a connection that nobody shares."""
+    async with grpc.aio.insecure_channel(server.address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
         yield Api(SocketTransport(channel))

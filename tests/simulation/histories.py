@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tests.simulation.model import (
+from tests.simulation.calls import (
     Add,
     Append,
     Attributes,
@@ -25,17 +25,17 @@ from tests.simulation.model import (
     Extreme,
     Fields,
     Merge,
-    Model,
     Put,
     Release,
     Renew,
     Reply,
     Request,
     Seen,
-    State,
     Update,
     View,
 )
+from tests.simulation.model import Model
+from tests.simulation.model_state import State
 from tests.simulation.oracle import Dots, Oracle, Past
 from tests.simulation.rules import Rules, Snapshot
 
@@ -75,7 +75,7 @@ PROFILES = (
         "everything",
         6,
         ("r/a", "s/a", "l/a", "l/deep/a"),
-        {"read": 25, "put": 30, "delete": 12, "merge": 20, "claim": 8, "work": 10, **_UPKEEP},
+        {"read": 25, "put": 30, "delete": 12, "merge": 20, "claim": 8, "work": 10, "reopen": 1, **_UPKEEP},
         0.3,
         0.2,
         0.2,
@@ -257,6 +257,17 @@ class History:
         collection = self.chance.choice([c for c in self.rules.policies if c])
         policy = self.chance.choice(("REJECT", "SIBLINGS", "LAST_WRITER_WINS"))
         self.rules.policies = self.model.policies = self.rules.policies | {collection: policy}
+
+    def _reopen(self) -> None:
+        """A client ends its incarnation and begins the next one, with the handles that it holds."""
+        client = self.chance.choice(self.clients)
+        self.rules.forget_client(client.actor)
+        self.model.forget_client(client.actor)
+        agent, _, incarnation = client.actor.partition("#")
+        client.actor = f"{agent}#{int(incarnation) + 1}"
+        client.sequence = 0
+        client.unanswered.clear()
+        client.answered.clear()
 
     def _snapshot(self) -> None:
         self.kept.append(Kept(self.rules.state, self.model.state, self.oracle.snapshot()))

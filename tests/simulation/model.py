@@ -20,293 +20,45 @@ the page won:
   apart.
 * 16 siblings instead of 4; no dense version beside the revision.
 
-Two things the page leaves open are decided here as the product decides them. A merge whose result its
-writer is not shown (it is larger than 128 bytes, and the record was there before) is acknowledged with
-the context that was sent and no version, because nobody replaces what they never read. And a delete that
-leaves siblings alive leaves the claim.
+What the page leaves open is decided here as the product decides it: a delete that leaves siblings alive
+leaves the claim, and a recreated key's clock includes everything up to the floor.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Iterable
+from typing import Any
+
+from tests.simulation.calls import (
+    Attributes,
+    Call,
+    Caller,
+    Claim,
+    Complete,
+    Condition,
+    Delete,
+    Merge,
+    Put,
+    Refused,
+    Release,
+    Renew,
+    Reply,
+    Seen,
+    Shown,
+    Task,
+    Update,
+    View,
+    kind_of,
+    presented,
+    refuse,
+)
+from tests.simulation.model_merges import merged, render, typed
+from tests.simulation.model_state import Entry, State, Value, fits
 
 SIBLINGS_MAX = 16
 SHOWN_BYTES_MAX = 128
 CLIENT_AGE_MS = 600_000
 UUID_AGE_MS = 120_000
-
-
-# -- what is asked ---------------------------------------------------------------------------------
-
-
-class Seen(NamedTuple):
-    """A causal context."""
-
-    prefix: int = 0
-    extras: tuple[int, ...] = ()
-
-    def covers(self, dot: int) -> bool:
-        return dot <= self.prefix or dot in self.extras
-
-
-class Condition(NamedTuple):
-    """What must hold for a put or delete."""
-
-    version: int | None = None
-    seen: Seen | None = None
-    blind: bool = False
-
-
-ANY = Condition()
-Attributes = tuple[tuple[str, str | int | float | bool], ...]
-
-
-class Put(NamedTuple):
-    key: str
-    data: bytes
-    when: Condition = ANY
-    attributes: Attributes = ()
-    ttl_ms: int | None = None
-    until_ms: int | None = None
-
-
-class Delete(NamedTuple):
-    key: str
-    when: Condition = ANY
-
-
-class Add(NamedTuple):
-    """Adds to a counter."""
-
-    key: str
-    delta: int
-
-
-class Update(NamedTuple):
-    """Removes from and adds to a set, elements as JSON texts."""
-
-    key: str
-    add: tuple[str, ...] = ()
-    remove: tuple[str, ...] = ()
-    seen: Seen | None = None
-
-
-class Extreme(NamedTuple):
-    """Raises a maximum or lowers a minimum to a JSON number or text."""
-
-    key: str
-    value: str
-    largest: bool
-
-
-class Fields(NamedTuple):
-    """Removes from and sets fields of a map."""
-
-    key: str
-    fields: tuple[tuple[str, str], ...] = ()
-    remove: tuple[str, ...] = ()
-
-
-class Append(NamedTuple):
-    """Appends to a log; ``keep`` of the newest, 0 for as many as fit."""
-
-    key: str
-    entries: tuple[str, ...]
-    keep: int = 0
-
-
-Merge = Add | Update | Extreme | Fields | Append
-
-
-class Claim(NamedTuple):
-    prefix: str
-    lease_ms: int
-    where: Attributes = ()
-
-
-class Renew(NamedTuple):
-    key: str
-    fence: int
-    lease_ms: int
-
-
-class Release(NamedTuple):
-    key: str
-    fence: int
-
-
-class Complete(NamedTuple):
-    key: str
-    fence: int
-    result: bytes | None
-
-
-Call = Put | Delete | Merge | Claim | Renew | Release | Complete
-
-
-class Request(NamedTuple):
-    """Identifies a call: a position in the caller's sequence, or a UUID."""
-
-    sequence: int = 0
-    answered_through: int = 0
-    uuid: str = ""
-
-
-class Caller(NamedTuple):
-    """Who calls. ``fences`` are locks with their tokens."""
-
-    actor: str
-    request: Request | None = None
-    fences: tuple[tuple[str, int], ...] = ()
-    current: bool = True
-    permitted: bool = True
-
-
-# -- what is answered ------------------------------------------------------------------------------
-
-
-class Task(NamedTuple):
-    """The claim on a record."""
-
-    holder: str
-    until_ms: int
-    fence: int
-    attempts: int
-    done_by: str = ""
-    result: bytes | None = None
-
-    def held(self, now_ms: int) -> bool:
-        return not self.done_by and self.holder != "" and now_ms < self.until_ms
-
-
-class Shown(NamedTuple):
-    """A live value as its readers see it."""
-
-    dot: int
-    writer: str
-    written_ms: int
-    data: bytes
-    ends_ms: int | None
-
-
-class View(NamedTuple):
-    """A key as its readers see it."""
-
-    version: int
-    seen: Seen
-    values: tuple[Shown, ...] = ()
-    kind: str = ""
-    attributes: Attributes = ()
-    claim: Task | None = None
-    born_ms: int = 0
-    changes: int = 0
-
-
-class Reply(NamedTuple):
-    """The answer to a write.
-
-    ``outcome`` is applied, replayed, unchanged (nothing to delete), none (nothing to claim) or refused. In a
-    refusal ``unseen`` lists dots, and ``lost`` the bounds of what did not survive.
-    """
-
-    outcome: str
-    reason: str = ""
-    revision: int = 0
-    version: int | None = None
-    seen: Seen = Seen()
-    overwritten: tuple[int, ...] = ()
-    concurrent_delete: bool = False
-    merged: bytes | None = None
-    trimmed: int = 0
-    events: tuple[tuple[str, str], ...] = ()
-    members: bool = False
-    key: str = ""
-    unseen: tuple[int, ...] = ()
-    lost: tuple[int, int] | None = None
-
-
-class _Refused(Exception):
-    def __init__(self, reason: str, unseen: Iterable[int] = (), lost: tuple[int, int] | None = None) -> None:
-        super().__init__(reason)
-        self.reply = Reply("refused", reason, unseen=tuple(sorted(unseen, reverse=True)), lost=lost)
-
-
-def refuse(reason: str, unseen: Iterable[int] = ()) -> NoReturn:
-    raise _Refused(reason, unseen)
-
-
-# -- what is kept ----------------------------------------------------------------------------------
-
-
-class Value(NamedTuple):
-    """A live value, or (content None) the end of one. A typed content is a Python object, see :func:`render`."""
-
-    dot: int
-    writer: str
-    written_ms: int
-    content: Any
-    ends_ms: int | None = None
-
-    def at(self, now_ms: int) -> Value:
-        """Returns the value, or its end if its time is over. The end keeps the dot."""
-        over = self.content is not None and self.ends_ms is not None and self.ends_ms <= now_ms
-        return self._replace(content=None, ends_ms=None) if over else self
-
-
-class Entry(NamedTuple):
-    """Everything known of one key. ``writers`` maps every actor to its last write here since ``reaped_through``."""
-
-    changed: int
-    values: tuple[Value, ...]
-    kind: str
-    attributes: Attributes
-    claim: Task | None
-    born_ms: int
-    ended_ms: int
-    changes: int
-    writers: dict[str, int]
-    reaped_through: int
-
-
-class State(NamedTuple):
-    """What survives as a whole or is lost as a whole. Nothing in it is ever changed in place."""
-
-    head: int
-    entries: dict[str, Entry]
-    floor: int
-    requests: dict[tuple[str, int | str], tuple[Call, Reply, int]]
-    answered: dict[str, int]
-    fences: dict[str, int]
-
-
-def dump(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def name_of(element: Any) -> str:
-    """Returns what tells elements of a set apart: 1, 1.0 and true are three, the order of fields does not count."""
-    return json.dumps(element, sort_keys=True)
-
-
-def render(kind: str, content: Any) -> bytes:
-    """Returns what readers see of a content.
-
-    A set is a tuple of (element, dots of its adds), a map one of (field, value), a log is (entries, dropped).
-    """
-    match kind:
-        case "":
-            plain: bytes = content
-            return plain
-        case "SET":
-            return dump([element for element, _ in content])
-        case "MAP":
-            return dump(dict(content))
-        case "LOG":
-            return dump(list(content[0]))
-        case _:
-            return dump(content)
 
 
 class Model:
@@ -415,7 +167,7 @@ class Model:
         try:
             replay = self._admit(caller, call)
             return replay._replace(outcome="replayed") if replay is not None else self._serve(caller, call)
-        except _Refused as refused:
+        except Refused as refused:
             return refused.reply
 
     def _admit(self, caller: Caller, call: Call) -> Reply | None:
@@ -430,7 +182,7 @@ class Model:
         for revision in revisions:
             for cut, end in self.lost:
                 if cut < revision <= end:
-                    raise _Refused("ACKED_WRITES_LOST", lost=(cut, end))
+                    raise Refused("ACKED_WRITES_LOST", lost=(cut, end))
         if any(revision > self.state.head for revision in revisions):
             refuse("FUTURE_REVISION")
         if any(token < self.state.fences.get(lock, 0) for lock, token in caller.fences):
@@ -484,7 +236,7 @@ class Model:
         if kind:
             if when.version is None:
                 refuse("PRECONDITION_REQUIRED", [v.dot for v in live])
-            content = self._typed(kind, call.data)
+            content = typed(kind, call.data, self._next(), self.item_bytes_max)
         kept, overwritten, undone = self._judge(key, when)
         if len(kept) + 1 > SIBLINGS_MAX:
             refuse("SIBLING_LIMIT", [v.dot for v in kept])
@@ -561,31 +313,6 @@ class Model:
 
     # -- merges ---------------------------------------------------------------------------------
 
-    def _typed(self, kind: str, data: bytes) -> Any:
-        """Returns the content that a plain put gives a typed record."""
-        value = json.loads(data)
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        fits = {
-            "COUNTER": number and isinstance(value, int) and abs(value) < 2**63,
-            "SET": isinstance(value, list),
-            "MAX": number or isinstance(value, str),
-            "MIN": number or isinstance(value, str),
-            "MAP": isinstance(value, dict),
-            "LOG": isinstance(value, list),
-        }
-        if not fits[kind]:
-            refuse("MERGE_TYPE_MISMATCH")
-        content: Any = value
-        if kind == "SET":
-            content = tuple({name_of(e): (e, (self._next(),)) for e in value}.values())
-        elif kind == "MAP":
-            content = tuple(value.items())
-        elif kind == "LOG":
-            content = (tuple(value), 0)
-        if len(render(kind, content)) > self.item_bytes_max:
-            refuse("VALUE_TOO_LARGE")
-        return content
-
     def _merge(self, caller: Caller, call: Merge) -> Reply:
         entry = self.state.entries.get(call.key)
         live = self._live(entry)
@@ -593,7 +320,7 @@ class Model:
         if entry is not None and live and entry.kind != kind:
             refuse("MERGE_TYPE_MISMATCH")
         before = live[0].content if live else None
-        content = self._merged(call, before)
+        content = merged(call, before, self._next(), self.item_bytes_max)
         rendered = render(kind, content)
         if len(rendered) > self.item_bytes_max:
             refuse("VALUE_TOO_LARGE")
@@ -612,59 +339,6 @@ class Model:
             trimmed=content[1] if kind == "LOG" else 0,
             members=not live,
         )
-
-    def _merged(self, call: Merge, before: Any) -> Any:
-        match call:
-            case Add():
-                total = (before or 0) + call.delta
-                if abs(total) >= 2**63:
-                    refuse("VALUE_TOO_LARGE")
-                return total
-            case Update():
-                return self._updated(call, before or ())
-            case Extreme():
-                value = json.loads(call.value)
-                if before is None:
-                    return value
-                if isinstance(value, str) != isinstance(before, str):
-                    refuse("MERGE_TYPE_MISMATCH")
-                return max(before, value) if call.largest else min(before, value)
-            case Fields():
-                fields = dict(before or ())
-                for field in call.remove:
-                    fields.pop(field, None)
-                fields.update((field, json.loads(text)) for field, text in call.fields)
-                return tuple(fields.items())
-            case Append():
-                return self._appended(call, *(before or ((), 0)))
-
-    def _updated(self, call: Update, before: Any) -> Any:
-        """Removal drops the adds that its context covers; what has no add left is gone. The newest add comes last."""
-        elements = {name_of(element): (element, dots) for element, dots in before}
-        for text in call.remove:
-            name = name_of(json.loads(text))
-            if name in elements:
-                element, dots = elements[name]
-                left = tuple(dot for dot in dots if call.seen is not None and not call.seen.covers(dot))
-                if left:
-                    elements[name] = (element, left)
-                else:
-                    del elements[name]
-        for text in call.add:
-            element = json.loads(text)
-            _, dots = elements.pop(name_of(element), (element, ()))
-            elements[name_of(element)] = (element, (*dots, self._next()))
-        return tuple(elements.values())
-
-    def _appended(self, call: Append, before: tuple[Any, ...], dropped: int) -> Any:
-        fresh = [json.loads(text) for text in call.entries]
-        if any(len(dump([value])) > self.item_bytes_max for value in fresh):
-            refuse("VALUE_TOO_LARGE")
-        entries = [*before, *fresh]
-        while entries and (len(dump(entries)) > self.item_bytes_max or 0 < call.keep < len(entries)):
-            del entries[0]
-            dropped += 1
-        return tuple(entries), dropped
 
     # -- claims ---------------------------------------------------------------------------------
 
@@ -816,41 +490,3 @@ class Model:
             if isinstance(which, str) or (who in answered and which > answered[who])
         }
         self.state = self.state._replace(requests=requests, answered=answered)
-
-
-def presented(call: Call) -> Iterator[int]:
-    """Yields every revision that a call presents."""
-    match call:
-        case Put(when=when) | Delete(when=when):
-            yield when.version or 0
-            if when.seen is not None:
-                yield from (when.seen.prefix, *when.seen.extras)
-        case Update(seen=Seen() as seen):
-            yield from (seen.prefix, *seen.extras)
-        case Renew() | Release() | Complete():
-            yield call.fence
-        case _:
-            pass
-
-
-def kind_of(call: Merge) -> str:
-    match call:
-        case Add():
-            return "COUNTER"
-        case Update():
-            return "SET"
-        case Extreme():
-            return "MAX" if call.largest else "MIN"
-        case Fields():
-            return "MAP"
-        case Append():
-            return "LOG"
-
-
-def fits(entry: Entry, where: Attributes) -> bool:
-    """Tells whether a record's attributes equal all of ``where``; true is not 1, but 1 is 1.0."""
-    held = dict(entry.attributes)
-    return all(
-        name in held and held[name] == wanted and isinstance(held[name], bool) == isinstance(wanted, bool)
-        for name, wanted in where
-    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tests.simulation.model import (
+from tests.simulation.calls import (
     Add,
     Call,
     Caller,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.simulation import model
-from tests.simulation.model import Call, Caller, Condition, Reply, Seen, Shown, Task, View
+from tests.simulation import calls
+from tests.simulation.calls import Call, Caller, Condition, Reply, Seen, Shown, Task, View
 
 from noosphere.consistency import (
     NEVER_MS,
@@ -156,10 +156,10 @@ class Rules:
         state = NamespaceState("shared/model", False, self.head, tuple(self.cuts))
         stale = next((lock for lock, token in caller.fences if token < self.fences.get(lock, 0)), None)
         limits = []
-        if isinstance(call, model.Put):
+        if isinstance(call, calls.Put):
             put = real_put(call)
             limits.append(lambda: decide.check_item_size(put, self.item_bytes_max))
-        if isinstance(call, model.Complete):
+        if isinstance(call, calls.Complete):
             result = RealPut(call.result or b"")
             limits.append(lambda: decide.check_item_size(result, self.item_bytes_max))
         return order.admit(
@@ -167,7 +167,7 @@ class Rules:
             permitted=caller.permitted,
             remembered=self.memory.find(ref, self.now_ms) if ref is not None else None,
             fingerprint=meaning,
-            presented=model.presented(call),
+            presented=calls.presented(call),
             incarnation_current=caller.current,
             stale_fence=stale,
             limits=limits,
@@ -175,7 +175,7 @@ class Rules:
 
     def _decide(self, caller: Caller, call: Call) -> tuple[str, Decision | None]:
         actor, now_ms = caller.actor, self.now_ms
-        if isinstance(call, model.Claim):
+        if isinstance(call, calls.Claim):
             for key in sorted(self.records):
                 found = self.records[key]
                 if key.startswith(call.prefix) and claims.claimable(found, call.where, now_ms):
@@ -183,18 +183,18 @@ class Rules:
             return "", None
         key, held = call.key, self.records.get(call.key)
         match call:
-            case model.Renew():
+            case calls.Renew():
                 return key, claims.decide_renew(held, key, call.fence, actor, now_ms, call.lease_ms)
-            case model.Release():
+            case calls.Release():
                 return key, claims.decide_release(held, key, call.fence, actor, now_ms)
-            case model.Complete():
+            case calls.Complete():
                 result = call.result
                 return key, claims.decide_complete(held, key, call.fence, actor, now_ms, result, Encoding.JSON)
         at = Circumstances(now_ms, actor, self._policy(key), self.private, self.floor, self.item_bytes_max)
         match call:
-            case model.Put():
+            case calls.Put():
                 return key, decide.decide_put(held, key, real_put(call), at)
-            case model.Delete():
+            case calls.Delete():
                 return key, decide.decide_delete(held, key, precondition(call.when), at)
             case _:
                 return key, decide.decide_merge(held, key, operation(call), at)
@@ -257,19 +257,19 @@ def real_context(seen: Seen | None) -> CausalContext | None:
     return CausalContext(*seen) if seen is not None else None
 
 
-def real_put(call: model.Put) -> RealPut:
+def real_put(call: calls.Put) -> RealPut:
     return RealPut(call.data, Encoding.JSON, call.attributes, call.ttl_ms, call.until_ms, precondition(call.when))
 
 
-def operation(call: model.Merge) -> merge.MergeOp:
+def operation(call: calls.Merge) -> merge.MergeOp:
     match call:
-        case model.Add():
+        case calls.Add():
             return merge.CounterAdd(call.delta)
-        case model.Update():
+        case calls.Update():
             return merge.SetUpdate(call.add, call.remove, real_context(call.seen))
-        case model.Extreme():
+        case calls.Extreme():
             return merge.Extreme(call.value, call.largest)
-        case model.Fields():
+        case calls.Fields():
             return merge.MapUpdate(dict(call.fields), call.remove)
-        case model.Append():
+        case calls.Append():
             return merge.LogAppend(call.entries, call.keep)

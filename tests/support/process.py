@@ -24,18 +24,26 @@ class ServerProcess:
         data: the data folder.
         options: further options of ``noosphere serve``.
         command: what to run instead of the installed ``noosphere``.
+        cwd: where to run it.
 
     Attributes:
         address: where the running server listens.
         process: the newest process.
     """
 
-    def __init__(self, data: Path, options: Sequence[str] = (), command: Sequence[str] = (str(NOOSPHERE),)) -> None:
+    def __init__(
+        self,
+        data: Path,
+        options: Sequence[str] = (),
+        command: Sequence[str] = (str(NOOSPHERE),),
+        cwd: Path | None = None,
+    ) -> None:
         self.data = data
         self.options = tuple(options)
         self.address = ""
         self.process: subprocess.Popen[str] | None = None
         self._command = tuple(command)
+        self._cwd = cwd
         self._stderr: list[str] = []
         self._reader: threading.Thread | None = None
 
@@ -57,6 +65,7 @@ class ServerProcess:
         assert self.process is None or self.process.poll() is not None, "the previous process still runs"
         self.process = subprocess.Popen(
             [*self._command, "serve", "--listen", listen, "--data", str(self.data), *self.options],
+            cwd=self._cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -115,7 +115,7 @@ async def put(transport: Transport, method: Attempts, *, request_id: str | None 
     return reply
 
 
-@pytest.mark.parametrize("code", ["UNAVAILABLE", "DEADLINE_EXCEEDED"])
+@pytest.mark.parametrize("code", ["UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"])
 async def test_lost_attempts_are_repeated_under_the_same_id(transport: Transport, code: str) -> None:
     method = Attempts(transport, Fault(code), Fault(code))
     assert (await put(transport, method)).applied.revision == 5

@@ -238,4 +238,5 @@ def _repeatable(failure: Failure) -> bool:
     # ABORTED is never here: what to do about a conflict is the caller's decision.
     if failure.code == "RESOURCE_EXHAUSTED":
         return failure.retry_delay is not None
-    return failure.code in {"UNAVAILABLE", "DEADLINE_EXCEEDED"}
+    # A server that shuts down cancels what it has not begun; a cancellation by our caller never comes this way.
+    return failure.code in {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"}

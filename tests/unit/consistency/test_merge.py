@@ -68,6 +68,12 @@ def test_extremes_of_numbers_do_not_depend_on_the_order(numbers: list[float], la
         assert value_of(*(Extreme(json.dumps(n), largest) for n in order)) == wanted
 
 
+def test_of_equal_numbers_the_first_stays() -> None:
+    for largest in (True, False):
+        assert same(value_of(Extreme("1", largest), Extreme("1.0", largest))) == "1"
+        assert same(value_of(Extreme("1.0", largest), Extreme("1", largest))) == "1.0"
+
+
 @given(st.lists(utf8_text, min_size=1, max_size=6), st.booleans())
 def test_extremes_of_strings_order_by_code_point(texts: list[str], largest: bool) -> None:
     wanted = max(texts) if largest else min(texts)
@@ -128,6 +134,9 @@ def test_covering_only_the_newest_add_does_not_drop_an_earlier_one_of_somebody_e
     assert value_of(add, add, only_newest) == ["x"]
     # What is left is the earlier add, so a context that covers it drops the element for good.
     assert value_of(add, add, only_newest, SetUpdate(remove=('"x"',), context=CausalContext(1))) == []
+    # And the other way round.
+    only_earlier = SetUpdate(remove=('"x"',), context=CausalContext(1))
+    assert value_of(add, add, only_earlier, SetUpdate(remove=('"x"',), context=CausalContext(0, (2,)))) == []
 
 
 @given(

@@ -234,6 +234,7 @@ def test_a_delete_without_a_live_value_is_a_no_op_after_the_version_and_before_t
             decision = decide_delete(record, "k", when, AT)
             assert decision.noop
             assert decision.record is record
+            assert decision.base == (when.context or CausalContext())
             assert decision.events == ()
             # It tells as much as a read that finds nothing.
             assert decision.ack(HEAD) == (0, CausalContext(HEAD))

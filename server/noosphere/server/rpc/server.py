@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from noosphere.v1 import admin_service_pb2, memory_service_pb2
@@ -14,6 +13,7 @@ from noosphere.v1.memory_service_pb2_grpc import add_MemoryServiceServicer_to_se
 from ..memory import Memory
 from ..ports.runtime import Clock
 from .admin import AdminRpc
+from .health import Health
 from .memory import MemoryRpc
 
 MESSAGE_BYTES_MAX = 1024 * 1024
@@ -42,7 +42,7 @@ class RpcServer:
     def __init__(self, memory: Memory, clock: Clock, *, enable_reflection: bool) -> None:
         self._memory = memory
         self._server = grpc.aio.server(options=_OPTIONS)
-        self._health = HealthServicer()
+        self._health = Health()
         add_MemoryServiceServicer_to_server(MemoryRpc(memory), self._server)
         add_AdminServiceServicer_to_server(AdminRpc(memory, clock), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from sortedcontainers import SortedDict, SortedList
 
@@ -24,6 +25,8 @@ REQUEST_OVERHEAD_BYTES = 480
 
 PRUNE_MAX = 500
 """Most collections whose stamps are forgotten at once; the others wait for the next fold."""
+
+T = TypeVar("T")
 
 _revision = attrgetter("revision")
 
@@ -81,12 +84,12 @@ class Body:
 
     @classmethod
     def restore(cls, image: Image, replay: Iterable[tuple[int, CommitItem]], floor: int, stamps_floor: int = 0) -> Body:
-        """Builds a body from a namespace's tables and the commits that they do not contain yet."""
+        """Builds a body from a namespace's tables and the commits that they do not contain yet; for a thread."""
         body = cls()
         body.absent = CollectionStamps(stamps_floor, stamps_floor)
-        body.cells.update((cell.key, cell) for cell in image.cells)
-        body.record_bytes = sum(text_bytes(cell.key) + len(cell.data or b"") for cell in image.cells)
-        body.dues.update((cell.due_ms, cell.key) for cell in image.cells if cell.due_ms != NEVER_MS)
+        body.cells.update((cell.key, cell) for cell in breathing(image.cells))
+        body.record_bytes = sum(text_bytes(cell.key) + len(cell.data or b"") for cell in breathing(image.cells))
+        body.dues.update((cell.due_ms, cell.key) for cell in breathing(image.cells) if cell.due_ms != NEVER_MS)
         for mark in image.marks:
             if mark.is_fence:
                 body.fences[mark.name] = mark.first
@@ -95,11 +98,11 @@ class Body:
                 if mark.first <= stamps_floor:
                     # Perhaps one that was to be forgotten when the server ended.
                     body.emptied.add(mark.name)
-        body.log = list(image.log)
-        body.log_bytes = sum(item.size for item in image.log)
+        body.log = image.log
+        body.log_bytes = sum(item.size for item in breathing(image.log))
         for request in image.requests:
             body.requests.remember(request.ref, request.call)
-        for batch, item in replay:
+        for batch, item in breathing(replay):
             if item.request is not None:
                 body.requests.remember(item.request.ref, item.request.call)
             body.apply(item, batch, log=batch > image.logged and item.revision > floor)
@@ -223,3 +226,11 @@ def bounds(collection: str, after: str | None, before: str | None) -> tuple[str 
     if before is not None and (high is None or before < high):
         high = before
     return low, high
+
+
+def breathing(items: Iterable[T]) -> Iterator[T]:
+    """Goes over many items in a thread of its own without keeping the event loop from running."""
+    for count, item in enumerate(items):
+        if not count % 256:
+            time.sleep(0)
+        yield item

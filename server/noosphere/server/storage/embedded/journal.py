@@ -78,12 +78,14 @@ class Image(NamedTuple):
     """A namespace's tables.
 
     Attributes:
+        cells: by ascending key.
+        log: by ascending revision; shares its cells with ``cells`` where both have the same.
         logged: the log contains every batch up to this one.
     """
 
-    cells: tuple[Cell, ...]
+    cells: list[Cell]
     marks: tuple[Mark, ...]
-    log: tuple[LogItem, ...]
+    log: list[LogItem]
     logged: int
     requests: tuple[Request, ...]
 

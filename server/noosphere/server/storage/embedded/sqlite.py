@@ -155,26 +155,30 @@ class SqliteJournal:
 
     def _image(self, db: sqlite3.Connection, storage_id: bytes, floor: int) -> Image:
         of = (storage_id,)
-        cells = tuple(
-            Cell(key, revision, data, shared_never(live_until_ms), shared_never(due_ms))
-            for key, revision, data, live_until_ms, due_ms in db.execute(
-                "SELECT key, revision, data, live_until_ms, due_ms FROM records WHERE storage_id = ? ORDER BY key", of
-            )
-        )
+        items: list[LogItem] = []
+        logged = 0
+        for batch, data in db.execute("SELECT batch, data FROM log WHERE storage_id = ? ORDER BY batch", of):
+            items += (item for item in decode_log(data) if item.revision > floor)
+            logged = batch
+        # What the log holds anyway is not held twice.
+        newest = {cell.key: cell for item in items for cell in item.cells}
+        cells: list[Cell] = []
+        for key, revision, live_until_ms, due_ms, data in db.execute(
+            "SELECT key, revision, live_until_ms, due_ms, data FROM records WHERE storage_id = ? ORDER BY key", of
+        ):
+            cell = newest.get(key)
+            if cell is None or cell.revision != revision:
+                cell = Cell(key, revision, data, shared_never(live_until_ms), shared_never(due_ms))
+            cells.append(cell)
         marks = tuple(
             Mark(bool(is_fence), *rest)
             for is_fence, *rest in db.execute(
                 "SELECT is_fence, name, first, second FROM marks WHERE storage_id = ?", of
             )
         )
-        items: list[LogItem] = []
-        logged = 0
-        for batch, data in db.execute("SELECT batch, data FROM log WHERE storage_id = ? ORDER BY batch", of):
-            items += (item for item in decode_log(data) if item.revision > floor)
-            logged = batch
         found = db.execute("SELECT requests FROM namespaces WHERE storage_id = ?", of).fetchone()
         requests = decode_requests(found[0]) if found is not None else ()
-        return Image(cells, marks, tuple(items), logged, requests)
+        return Image(cells, marks, items, logged, requests)
 
     def fold(self, chunk: FoldChunk) -> None:
         """Stores a piece of a fold in one unsynced transaction."""
