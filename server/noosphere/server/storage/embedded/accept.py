@@ -10,7 +10,6 @@ from noosphere.consistency import (
     Reason,
     Refusal,
     Remembered,
-    StampMode,
     epoch_of,
     invalid,
     next_revision,
@@ -26,6 +25,7 @@ from ...ports.store import (
     FailureKind,
     KeyCheck,
     Mutation,
+    StampMode,
 )
 from .codec import Birth, Cell, CommitItem, Request, above, shared_never, text_bytes
 from .namespace import Namespace, Overlay, Pending, request_key
