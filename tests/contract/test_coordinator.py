@@ -102,6 +102,16 @@ async def test_of_many_taking_over_at_once_the_newest_stays(lab: StoreLab) -> No
     assert await coordinator.latest("a") == newest.number
 
 
+async def test_many_agents_may_open_and_close_at_once(lab: StoreLab) -> None:
+    coordinator = lab.coordinator
+    opened = await asyncio.gather(*(coordinator.open_agent(f"a{i}", False) for i in range(200)))
+    assert len({incarnation.number for incarnation in opened}) == 200
+    assert coordinator.active_count() == 200
+    await asyncio.gather(*(coordinator.close_agent(incarnation) for incarnation in opened[::2]))
+    await lab.crash()
+    assert [lab.coordinator.touch(incarnation) for incarnation in opened] == [False, True] * 100
+
+
 async def test_an_unknown_incarnation_is_stale(lab: StoreLab) -> None:
     coordinator = lab.coordinator
     assert not coordinator.touch(Incarnation("nobody", 1))

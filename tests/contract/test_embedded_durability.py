@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contract.build import NS, change, commit, get, head, logged, put, write
+from tests.contract.build import NS, change, commit, get, head, keys, logged, put, write
 from tests.contract.lab import EmbeddedLab, expect_log, turns, until
 from tests.support.clock import ManualClock
 
 from noosphere.consistency import Reason, Refusal, find_lost
 from noosphere.server.ports.store import Committed, NamespaceRef
 from noosphere.server.storage.embedded import EmbeddedCoordinator, EmbeddedStore, StoreFailed
+from noosphere.server.storage.embedded.body import Body
 from noosphere.server.storage.embedded.opening import replay
 from noosphere.server.storage.embedded.sqlite import FILE, SqliteJournal
 
@@ -78,13 +79,15 @@ async def test_a_log_cut_at_any_byte_of_its_last_records_opens_as_a_consistent_p
     length = (image / f"{FILE}-wal").stat().st_size
     assert (length - 32) % FRAME == 0
     frames = (length - 32) // FRAME
-    every_byte = range(length - 2 * FRAME - 1, length + 1)
+    every_byte = range(length - 3 * FRAME - 1, length + 1)
     edges = {32 + FRAME * n + off for n in range(frames) for off in (-1, 0, 1, 23, 24, 25)} | {0, 1, 31}
     met: set[int] = set()
     for cut in sorted({*every_byte, *edges}):
         folder = cut_copy(image, tmp_path / "cut", cut)
         journal = SqliteJournal(folder, "os")
         recovery = replay(journal.recover())
+        assert journal._writer is not None
+        journal._writer.execute("PRAGMA synchronous = OFF")  # for closing, so that a thousand cuts take seconds
         journal.close()
         name, newest = recovery.newest
         assert newest in (0, *revisions)
@@ -355,6 +358,24 @@ async def test_a_failure_in_the_background_stops_the_store_too(
         await commit(embedded.store, put("b"))
 
 
+async def test_a_mistake_while_applying_stops_the_store_instead_of_hanging_it(
+    embedded: EmbeddedLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await write(embedded.store, put("a"))
+
+    def apply(*args: object) -> None:
+        raise ZeroDivisionError("planted by the test")
+
+    monkeypatch.setattr(Body, "apply", apply)
+    results = await asyncio.gather(*(commit(embedded.store, put(f"k{i}")) for i in range(5)), return_exceptions=True)
+    assert all(isinstance(r, Refusal) and r.reason is Reason.ENGINE_UNAVAILABLE for r in results), results
+    (failure,) = embedded.fatal
+    assert "ZeroDivisionError" in str(failure)
+    monkeypatch.undo()
+    await embedded.crash()
+    assert len(await keys(embedded.store)) == 6, "synced, though nobody was told"
+
+
 async def test_a_namespace_that_cannot_be_read_any_more_stops_the_store(embedded: EmbeddedLab) -> None:
     await write(embedded.store, put("a"))
     await embedded.reopen()
@@ -406,3 +427,29 @@ async def test_deleted_values_are_overwritten_on_disk(embedded: EmbeddedLab) -> 
     await embedded.reopen()
     assert secret not in (embedded.folder / FILE).read_bytes()
     assert not (embedded.folder / f"{FILE}-wal").read_bytes()
+
+
+async def test_a_coordinator_that_cannot_write_says_so_and_stops(tmp_path: Path) -> None:
+    fatal: list[BaseException] = []
+    coordinator = await EmbeddedCoordinator.open(tmp_path, clock=ManualClock(), on_fatal=fatal.append)
+    first = await coordinator.open_agent("a", False)
+    await coordinator.begin_epoch("drill", "nothing", 1)
+    db = coordinator._db
+    (pages,) = db.execute("PRAGMA page_count").fetchone()
+    db.execute(f"PRAGMA max_page_count = {pages}")
+    calls = [
+        coordinator.begin_epoch("drill", "x" * 100_000, 1),
+        *(coordinator.open_agent(f"b{i}", False) for i in range(5)),
+    ]
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert all(isinstance(r, Refusal) and r.reason is Reason.ENGINE_UNAVAILABLE for r in results), results
+    await until(lambda: bool(fatal))
+    (failure,) = fatal
+    assert "database or disk is full" in str(failure)
+    with pytest.raises(Refusal):
+        await coordinator.open_agent("c", False)
+    await coordinator.close()
+    again = await EmbeddedCoordinator.open(tmp_path, clock=ManualClock())
+    assert await again.latest("a") == first.number
+    assert [await again.latest(f"b{i}") for i in range(5)] == [0] * 5
+    await again.close()

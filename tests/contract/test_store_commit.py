@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from tests.contract.build import (
     reap,
     remember,
     sequence,
+    uuid,
     write,
 )
 from tests.contract.lab import FIRST_EPOCH, StoreLab
@@ -331,6 +333,35 @@ async def test_bounds_of_a_commit(lab: StoreLab) -> None:
             await commit(lab.store, *mutations)
         assert refused.value.reason is reason
     assert await head(lab.store) == before
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"mutations": [put("\ud800")]},
+        {"request": remember(sequence(1, client="\udfff#1"))},
+        {"request": remember(uuid("\ud800"))},
+        {"fences": (Fence("\ud800", 1),)},
+        {"fences": (Fence("lock", -1),)},
+        {"fences": (Fence("lock", 1 << 63),)},
+    ],
+)
+async def test_what_no_journal_could_store_is_refused_and_hurts_nobody_else(
+    lab: StoreLab, fields: dict[str, Any]
+) -> None:
+    """A value that fails only when a batch is written would take everybody's commits in that batch along."""
+    mutations = fields.get("mutations", [put("a")])
+    others = {name: value for name, value in fields.items() if name != "mutations"}
+    results = await asyncio.gather(
+        commit(lab.store, put("before")),
+        commit(lab.store, *mutations, **others),
+        commit(lab.store, put("after")),
+        return_exceptions=True,
+    )
+    assert [type(r) for r in results] == [Committed, Refusal, Committed]
+    assert getattr(results[1], "reason", None) is Reason.INVALID_FIELD
+    await lab.crash()
+    assert await keys(lab.store) == ["after", "before"]
 
 
 async def test_the_log_holds_records_and_events_of_each_commit(lab: StoreLab) -> None:

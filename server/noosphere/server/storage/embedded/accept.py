@@ -6,6 +6,7 @@ Nothing here waits, so nothing can come between the checks and the acceptance.
 from __future__ import annotations
 
 from noosphere.consistency import (
+    REVISION_MAX,
     Cut,
     Reason,
     Refusal,
@@ -25,22 +26,26 @@ from ...ports.store import (
     FailureKind,
     KeyCheck,
     Mutation,
+    RequestRecord,
     StampMode,
 )
 from .codec import Birth, Cell, CommitItem, Request, above, shared_never, text_bytes
 from .namespace import Namespace, Overlay, Pending, request_key
 
 
-def check_size(commit: Commit) -> int:
-    """Checks a commit's bounds; returns its size in bytes.
+def check_commit(commit: Commit) -> int:
+    """Checks what the journal could not store; returns the commit's size in bytes.
 
     Raises:
         Refusal: VALUE_TOO_LARGE or INVALID_FIELD.
     """
     mutations = commit.mutations
     size = 0
-    for mutation in mutations:
-        size += text_bytes(mutation.key) + len(mutation.data or b"") + len(mutation.event)
+    try:
+        for mutation in mutations:
+            size += text_bytes(mutation.key) + len(mutation.data or b"") + len(mutation.event)
+    except UnicodeEncodeError:
+        raise invalid("commit.mutations.key", "is not Unicode text") from None
     if len(mutations) > 1:
         if len(mutations) > COMMIT_MUTATIONS_MAX:
             raise too_large("commit.mutations", len(mutations), COMMIT_MUTATIONS_MAX, "mutations")
@@ -50,11 +55,27 @@ def check_size(commit: Commit) -> int:
     if size > COMMIT_BYTES_MAX:
         raise too_large("commit.mutations", size, COMMIT_BYTES_MAX)
     if commit.request is not None:
-        reply = commit.request.reply
-        if len(reply) > REMEMBERED_REPLY_BYTES_MAX:
-            raise too_large("commit.request.reply", len(reply), REMEMBERED_REPLY_BYTES_MAX)
-        size += len(reply) + 128
+        size += _check_request(commit.request)
+    for fence in commit.fences:
+        size += _check_text("commit.fences.lock", fence.lock)
+        if not 0 <= fence.token <= REVISION_MAX:
+            raise invalid("commit.fences.token", f"{fence.token} is not between 0 and {REVISION_MAX}")
     return size
+
+
+def _check_request(request: RequestRecord) -> int:
+    if len(request.reply) > REMEMBERED_REPLY_BYTES_MAX:
+        raise too_large("commit.request.reply", len(request.reply), REMEMBERED_REPLY_BYTES_MAX)
+    ref = request.ref
+    named = _check_text("commit.request.client", ref.client) + _check_text("commit.request.uuid", ref.uuid)
+    return named + len(request.reply) + len(request.fingerprint)
+
+
+def _check_text(field: str, text: str) -> int:
+    try:
+        return text_bytes(text)
+    except UnicodeEncodeError:
+        raise invalid(field, "is not Unicode text") from None
 
 
 def judge(namespace: Namespace, commit: Commit, epoch: int, now_ms: int) -> Remembered | tuple[Failure, ...]:

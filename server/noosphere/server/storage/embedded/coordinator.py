@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ from noosphere.consistency import NamePattern, NamespacePolicy, Reason, Refusal,
 from ...ports.coordinator import EpochRecord, Incarnation, PolicyTable
 from ...ports.runtime import Clock
 from .database import damaged, open_database
-from .folder import StoreFailed
+from .folder import StoreFailed, log_failure
 from .worker import ThreadWorker, Worker, run
 
 FILE = "coordination.sqlite3"
@@ -101,6 +102,8 @@ class EmbeddedCoordinator:
         self._config_version = loaded.config_version
         self._table = self._make_table()
         self._epochs = loaded.epochs
+        self._queued: deque[list[Statement]] = deque()
+        self._torn: sqlite3.Error | None = None
         self._loop = asyncio.get_running_loop()
         self._failure: StoreFailed | None = None
         self._closed = False
@@ -112,7 +115,7 @@ class EmbeddedCoordinator:
         *,
         clock: Clock,
         agent_lease_ms: int = AGENT_LEASE_MS,
-        on_fatal: Callable[[BaseException], None] = lambda failure: None,
+        on_fatal: Callable[[BaseException], None] = log_failure,
         worker: Callable[[str], Worker] = ThreadWorker,
     ) -> EmbeddedCoordinator:
         """Opens the coordinator in a locked data folder, or creates it.
@@ -289,16 +292,28 @@ class EmbeddedCoordinator:
         if self._closed:
             raise Refusal(Reason.ENGINE_UNAVAILABLE, "the coordinator is closed")
 
-    async def _write(self, statements: Iterable[Statement]) -> None:
-        """Runs statements in one durable transaction."""
+    async def _write(self, statements: list[Statement]) -> None:
+        """Runs statements in a durable transaction, together with what others are waiting to write."""
+        self._queued.append(statements)
+        await self._run(self._write_queued)
 
-        def write() -> None:
+    def _write_queued(self) -> None:
+        if self._torn is not None:
+            raise self._torn
+        statements: list[Statement] = []
+        while self._queued:
+            statements += self._queued.popleft()
+        if not statements:
+            # They went with an earlier caller's, and that has ended.
+            return
+        try:
             self._db.execute("BEGIN IMMEDIATE")
             for sql, values in statements:
                 self._db.execute(sql, values)
             self._db.execute("COMMIT")
-
-        await self._run(write)
+        except sqlite3.Error as error:
+            self._torn = error
+            raise
 
     async def _run(self, call: Callable[[], T]) -> T:
         def watched() -> T:

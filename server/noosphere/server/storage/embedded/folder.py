@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+log = logging.getLogger("noosphere.storage")
 
 FORMAT = 1
 """Format of everything in a data folder. A higher one on disk was written by a newer program."""
@@ -27,6 +30,11 @@ class StoreFailed(Exception):
     failed sync an operating system may have dropped the very pages that a second sync would report as
     written.
     """
+
+
+def log_failure(failure: BaseException) -> None:
+    """Says so, for want of somebody who stops the process."""
+    log.critical("%s", failure)
 
 
 class DataFolder:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from noosphere.consistency import NEVER_MS, Cut, RequestRef, epoch_of
 
@@ -128,7 +127,6 @@ class Namespace:
         "floor_context",
         "folded",
         "head",
-        "loading",
         "next_due_ms",
         "overlay",
         "purge",
@@ -159,7 +157,6 @@ class Namespace:
         self.next_due_ms = NEVER_MS
         self.body: Body | None = None
         self.overlay: Overlay | None = None
-        self.loading: Any = None
         self.replay: list[tuple[int, CommitItem]] = []
         self.purge = False
         self.used_ms = 0

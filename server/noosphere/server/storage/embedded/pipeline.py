@@ -176,7 +176,12 @@ class Pipeline:
             pending = batch.popleft()
             self._backlog_bytes -= pending.size
             self._backlog_entries -= 1
-            self._apply(pending, number)
+            try:
+                self._apply(pending, number)
+            except Exception as error:
+                # A mistake of ours: what is in memory may be torn, what is on disk is not.
+                self.fail(as_failure(error))
+                pending.fail(unavailable(as_failure(error)))
             entries += 1
             cells += len(getattr(pending.item, "cells", ()))
             if not batch:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -34,23 +33,22 @@ from ...ports.store import (
     ScanResult,
     StoreTotals,
 )
-from .accept import accept, check_size, judge
+from .accept import accept, check_commit, judge
 from .body import Body
 from .codec import CommitItem, DamagedBlob, DropItem, FloorItem, LogItem
 from .database import damaged
-from .folder import StoreFailed
+from .folder import StoreFailed, log_failure
 from .heads import HeadFeeds
-from .journal import Image, Journal
+from .journal import Journal
 from .keeper import Keeper
+from .loading import Loader
 from .namespace import Namespace, Overlay, Pending, entry_of, request_key
 from .opening import Recovery, replay, settle_epoch
-from .pipeline import Pipeline, as_failure, unavailable
+from .pipeline import Pipeline, unavailable
 from .registry import Registry
 from .sqlite import FILE, SqliteJournal
 from .storetime import StoreTime
 from .worker import ThreadWorker, Worker, run
-
-log = logging.getLogger("noosphere.storage")
 
 MEMORY_BYTES_MAX = 1024 * 1024 * 1024
 SCAN_ENTRIES_MAX = 2_048
@@ -58,10 +56,6 @@ CHANGES_MAX = 512
 """Most entries of a page and batches of an answer, so that neither holds up the event loop."""
 
 _HEADER_BYTES = 64
-
-
-def _log_failure(failure: BaseException) -> None:
-    log.critical("%s", failure)
 
 
 class EmbeddedStore:
@@ -98,6 +92,7 @@ class EmbeddedStore:
         self._closed = False
         self._commit_count = 0
         self._pipeline = Pipeline(journal, writer, time, last_batch, self._apply, self._failed)
+        self._loader = Loader(journal, reader, self._pipeline, clock)
         self._keeper = Keeper(
             self._registry,
             journal,
@@ -107,7 +102,7 @@ class EmbeddedStore:
             time,
             clock,
             memory_bytes_max,
-            self._load,
+            self._loader.load,
             recovery.superseded,
         )
         for namespace in recovery.behind:
@@ -123,7 +118,7 @@ class EmbeddedStore:
         durability: Literal["fsync", "os"] = "fsync",
         memory_bytes_max: int = MEMORY_BYTES_MAX,
         journal: Journal | None = None,
-        on_fatal: Callable[[BaseException], None] = _log_failure,
+        on_fatal: Callable[[BaseException], None] = log_failure,
         worker: Callable[[str], Worker] = ThreadWorker,
     ) -> EmbeddedStore:
         """Opens the store in a locked data folder, or creates it.
@@ -243,7 +238,7 @@ class EmbeddedStore:
 
     async def commit(self, namespace: NamespaceRef, commit: Commit) -> CommitResult:
         """Makes a commit; returns when it is synced. A cancelled caller does not take its commit back."""
-        size = check_size(commit)
+        size = check_commit(commit)
         while True:
             found = await self._find(namespace)
             if self._pipeline.has_room:
@@ -264,6 +259,7 @@ class EmbeddedStore:
             await self._settle(found)
             return Committed(head, now_ms)
         if not state.exists:
+            found.used_ms = self._clock.monotonic_ms()
             self._registry.add(found)
         pending = accept(found, commit, self._epoch, now_ms, size + _HEADER_BYTES)
         self._pipeline.submit(pending)
@@ -379,9 +375,9 @@ class EmbeddedStore:
         if self._closed:
             return
         self._closed = True
-        await self._pipeline.drain()
         await self._keeper.stop()
-        await asyncio.gather(*(n.loading for n in self._registry if n.loading is not None))
+        await self._pipeline.drain()
+        await self._loader.settle()
         if self._pipeline.failure is None:
             try:
                 await self._keeper.fold_all()
@@ -415,42 +411,11 @@ class EmbeddedStore:
             found.body = Body()
             return found
         while found.body is None and not found.deleted:
-            await self._load(found)
+            await self._loader.load(found)
             self._check()
         if use:
             found.used_ms = self._clock.monotonic_ms()
         return found
-
-    async def _load(self, namespace: Namespace) -> Body | None:
-        """Loads a namespace; whoever else wants it waits for the same load."""
-        if namespace.body is not None or namespace.deleted:
-            return namespace.body
-        if namespace.loading is None:
-            namespace.loading = asyncio.create_task(self._load_now(namespace), name="noosphere-load")
-        await asyncio.shield(namespace.loading)
-        self._pipeline.check()
-        return namespace.body
-
-    async def _load_now(self, namespace: Namespace) -> None:
-        journal, storage_id = self._journal, namespace.ref.storage_id
-        floor, stamps_floor, entries = namespace.floor, namespace.stamps_floor, namespace.replay
-
-        def load() -> Body:
-            image: Image = journal.load(storage_id, floor)
-            return Body.restore(image, entries, floor, stamps_floor)
-
-        try:
-            body = await run(self._reader, load)
-        except Exception as error:
-            # What was acknowledged cannot be read any more: going on would mean to forget it.
-            self._pipeline.fail(as_failure(error))
-            return
-        finally:
-            namespace.loading = None
-        if not namespace.deleted:
-            namespace.body = body
-            namespace.replay = []
-            namespace.used_ms = self._clock.monotonic_ms()
 
     async def _settle(self, namespace: Namespace) -> None:
         if namespace.overlay is not None:
