@@ -15,7 +15,7 @@ import grpc
 import uvloop
 
 from noosphere.server.rpc.calls import Context
-from noosphere.server.rpc.server import _OPTIONS
+from noosphere.server.rpc.server import SERVER_OPTIONS
 from noosphere.v1 import memory_service_pb2 as pb
 from noosphere.v1.memory_service_pb2_grpc import MemoryServiceServicer, add_MemoryServiceServicer_to_server
 
@@ -47,7 +47,7 @@ class Floor(MemoryServiceServicer):
 
 async def serve(replies: Replies) -> None:
     """Serves until SIGTERM."""
-    server = grpc.aio.server(options=_OPTIONS)
+    server = grpc.aio.server(options=SERVER_OPTIONS)
     # The methods that the load does not call are left as generated: they answer UNIMPLEMENTED.
     add_MemoryServiceServicer_to_server(Floor(replies), server)  # type: ignore[abstract]
     port = server.add_insecure_port("127.0.0.1:0")

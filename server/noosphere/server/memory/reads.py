@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from noosphere.consistency import (
@@ -32,6 +33,7 @@ from .types import BatchView, Call, HistoryReply, ListReply, ReadReply, RecordVi
 PAGE_DEFAULT = 100
 PAGE_MAX = 1000
 PAGE_BYTES_MAX = 1024 * 1024
+_STEP_RECORDS = 64
 _SCAN_STEP = 128
 _SCANNED_MAX = 10_000
 """Most entries that one page looks through for matches; the page may then be empty, with a next token."""
@@ -144,6 +146,9 @@ class Reads:
             for position, entry in enumerate(page.entries):
                 cursor = entry.key
                 scanned += 1
+                if scanned % _STEP_RECORDS == 0:
+                    # The page is already read, at one head; making records of it must not hold up other callers.
+                    await asyncio.sleep(0)
                 if entry.live_until_ms <= now_ms or is_internal(entry.key):
                     continue
                 record = decode_record(entry.data, entry.revision)

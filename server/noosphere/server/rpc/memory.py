@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 
 from noosphere.consistency import (
@@ -22,7 +23,7 @@ from noosphere.v1 import types_pb2
 
 from .. import __version__
 from ..memory import Memory
-from ..memory.types import BatchView, Call, ClaimReply
+from ..memory.types import BatchView, Call, ClaimReply, RecordView
 from ..memory.watches import Bookmark, SnapshotPage, WatchMessage, WatchStart
 from . import decode, encode
 from .calls import Context, streaming, unary
@@ -45,6 +46,7 @@ _NOT_APPLIED = frozenset(
 """Refusals that depend on the record, which `return_current` answers with the record as it is now."""
 
 
+_STEP_RECORDS = 64
 _PIPELINED = {
     "get": "Get",
     "batch_get": "BatchGet",
@@ -104,7 +106,7 @@ class MemoryRpc(CausalityMethods):
             claimed_only=request.claimed_only,
         )
         return pb.ListResponse(
-            records=[encode.record(view, keys_only=request.keys_only) for view in reply.records],
+            records=await _shown(reply.records, request.keys_only),
             next_page_token="" if reply.next_key is None else encode_page(query, reply.next_key),
             head=reply.head,
             stamp=pb.CollectionStamp(changed=reply.stamps.changed, members=reply.stamps.members),
@@ -318,6 +320,16 @@ class MemoryRpc(CausalityMethods):
             unseen=encode.dots(unseen),
             as_of=reply.head,
         )
+
+
+async def _shown(views: Sequence[RecordView], keys_only: bool) -> list[types_pb2.Record]:
+    """Returns a page's records, in steps that do not hold up other callers."""
+    shown: list[types_pb2.Record] = []
+    for start in range(0, len(views), _STEP_RECORDS):
+        if start:
+            await asyncio.sleep(0)
+        shown += [encode.record(view, keys_only=keys_only) for view in views[start : start + _STEP_RECORDS]]
+    return shown
 
 
 def _claimed(reply: ClaimReply) -> types_pb2.Record | None:

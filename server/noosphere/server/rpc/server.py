@@ -23,7 +23,7 @@ SERVICES = (
     memory_service_pb2.DESCRIPTOR.services_by_name["MemoryService"].full_name,
     admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
 )
-_OPTIONS = (
+SERVER_OPTIONS = (
     # A second server on the port must fail loudly instead of sharing it.
     ("grpc.so_reuseport", 0),
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
@@ -41,7 +41,7 @@ class RpcServer:
 
     def __init__(self, memory: Memory, clock: Clock, *, enable_reflection: bool) -> None:
         self._memory = memory
-        self._server = grpc.aio.server(options=_OPTIONS)
+        self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._health = Health()
         add_MemoryServiceServicer_to_server(MemoryRpc(memory), self._server)
         add_AdminServiceServicer_to_server(AdminRpc(memory, clock), self._server)
