@@ -10,6 +10,9 @@ from .folder import FORMAT, DataFolderError, check_format, sync_folder
 APPLICATION_ID = 0x4E6F6F53
 """Marks our files in the SQLite header ("NooS")."""
 
+WAL_BYTES_KEPT = 16 * 1024 * 1024
+"""A write-ahead log that has grown beyond this is cut back when it begins anew."""
+
 
 def connect(path: Path) -> sqlite3.Connection:
     """Returns a connection with explicit transactions, usable from whichever thread holds it."""
@@ -52,6 +55,7 @@ def _prepare(db: sqlite3.Connection, path: Path, schema: str) -> bool:
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA secure_delete = ON")
+    db.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
     if application:
         return False
     db.executescript(

@@ -43,11 +43,13 @@ class Folder:
         self,
         journal: Journal,
         writer: Worker,
+        reader: Worker,
         pipeline: Pipeline,
         load: Callable[[Namespace], Awaitable[Body | None]],
     ) -> None:
         self._journal = journal
         self._writer = writer
+        self._reader = reader
         self._pipeline = pipeline
         self._load = load
         self._chunk = FoldChunk()
@@ -66,26 +68,33 @@ class Folder:
         await self._flush()
         for namespace in trimmed:
             floor, of = namespace.floor, namespace.ref.storage_id
-            while await self.write(partial(self._journal.trim_log, of, floor)):
+            while await self._write(partial(self._journal.trim_log, of, floor)):
                 pass
             namespace.trimmed_floor = floor
 
     async def purge(self, storage_id: bytes, whole: bool) -> None:
         """Empties a namespace's tables; with ``whole`` its row goes too."""
         await self._flush()
-        while await self.write(partial(self._journal.purge, storage_id, whole)):
+        while await self._write(partial(self._journal.purge, storage_id, whole)):
             pass
 
     async def trim(self, through: int, time_ms: int) -> None:
         """Removes batches that are folded everywhere."""
-        while await self.write(partial(self._journal.trim, through, time_ms)):
+        while await self._write(partial(self._journal.trim, through, time_ms)):
             pass
 
-    async def write(self, call: Callable[[], T]) -> T:
-        """Runs a job of the writer, unless the disk has failed."""
+    async def relieve(self) -> None:
+        """Moves what was written to its final place, if it is time: most of it beside the writer, the rest in it."""
+        if self._journal.wants_relief:
+            await run(self._reader, self._journal.relieve)
+            await run(self._writer, self._journal.restart)
+
+    async def _write(self, call: Callable[[], T]) -> T:
         if self._pipeline.failure is not None:
             raise self._pipeline.failure
-        return await run(self._writer, call)
+        result = await run(self._writer, call)
+        await self.relieve()
+        return result
 
     async def _fold_one(self, namespace: Namespace) -> None:
         forgotten: list[str] = []
@@ -148,7 +157,7 @@ class Folder:
     async def _flush(self) -> None:
         chunk, self._chunk = self._chunk, FoldChunk()
         if chunk.weight:
-            await self.write(partial(self._journal.fold, chunk))
+            await self._write(partial(self._journal.fold, chunk))
 
 
 def _requests_of(namespace: Namespace) -> list[Request]:

@@ -19,7 +19,7 @@ from .namespace import Namespace, Pending
 from .pipeline import Pipeline, as_failure
 from .registry import Registry
 from .storetime import StoreTime
-from .worker import Worker, run
+from .worker import Worker
 
 TICK_SECONDS = 1.0
 FOLD_BYTES = 8 * 1024 * 1024
@@ -53,12 +53,11 @@ class Keeper:
     ) -> None:
         self._registry = registry
         self._journal = journal
-        self._reader = reader
         self._pipeline = pipeline
         self._time = time
         self._clock = clock
         self._memory_bytes_max = memory_bytes_max
-        self._folder = Folder(journal, writer, pipeline, load)
+        self._folder = Folder(journal, writer, reader, pipeline, load)
         self._dirty: dict[Namespace, None] = {}
         self._dirty_since_ms = 0
         self._wake = asyncio.Event()
@@ -139,9 +138,7 @@ class Keeper:
         age_ms = self._clock.monotonic_ms() - self._dirty_since_ms
         if self._journal.held_bytes >= FOLD_BYTES or (self._dirty and age_ms >= FOLD_AGE_MS):
             await self.fold_all()
-        if self._journal.wants_relief:
-            await run(self._reader, self._journal.relieve)
-            await self._folder.write(self._journal.restart)
+        await self._folder.relieve()
         await self.evict()
         await self.bury()
 
