@@ -15,7 +15,7 @@ from tests.support.watching import watching
 from tests.support.worlds import World
 
 import noosphere.v1
-from noosphere.consistency import Reason
+from noosphere.consistency import NOTHING_READ, Reason, encode_read_set
 from noosphere.v1 import admin_service_pb2 as admin
 from noosphere.v1 import memory_service_pb2 as pb
 from noosphere.v1 import types_pb2 as types
@@ -43,6 +43,19 @@ class Scene:
         assert task is not None
         self.task = task
         return self
+
+    async def has_read(self, key: str, space: str = SPACE) -> types.CallContext:
+        """The agent, with a read set that has seen ``key``."""
+        call = self.agent.call()
+        call.record_read_set = True
+        response = await self.api.get(pb.GetRequest(namespace=space, key=key, call=call))
+        return types.CallContext(actor=self.agent.actor, read_set_token=response.call.read_set_token)
+
+    async def is_stale(self) -> types.CallContext:
+        """The agent, with a read set that no longer holds."""
+        call = await self.has_read("k")
+        await self.move_k()
+        return call
 
     @property
     def used(self) -> types.CallContext:
@@ -81,6 +94,41 @@ class Scene:
 
 
 Scenario = Callable[[Scene], Awaitable[object]]
+
+
+async def _then(call: Awaitable[types.CallContext], use: Callable[[types.CallContext], Awaitable[object]]) -> object:
+    return await use(await call)
+
+
+async def _commit(scene: Scene, call: types.CallContext) -> object:
+    return await scene.api.commit(pb.CommitRequest(namespace=SPACE, operations=[put("x", 1)], call=call))
+
+
+async def _siblings_of_k(scene: Scene) -> types.Record:
+    await scene.agent.ensure("shared/full", SIBLINGS)
+    for n in range(2):
+        await scene.agent.put("shared/full", "k", n, context=SEEN_NOTHING)
+    return await scene.agent.get("shared/full", "k")
+
+
+async def _resolve(scene: Scene, context: types.CausalContext) -> object:
+    return await scene.api.resolve_conflict(
+        pb.ResolveConflictRequest(
+            namespace="shared/full", key="k", context=context, delete=True, call=scene.agent.call()
+        )
+    )
+
+
+async def _unseen_sibling(scene: Scene) -> object:
+    seen = await _siblings_of_k(scene)
+    await scene.other.put("shared/full", "k", 3, context=SEEN_NOTHING)
+    return await _resolve(scene, seen.context)
+
+
+async def _resolved(scene: Scene) -> object:
+    seen = await _siblings_of_k(scene)
+    await _resolve(scene, seen.context)
+    return await _resolve(scene, seen.context)
 
 
 async def _siblings(scene: Scene) -> object:
@@ -172,6 +220,17 @@ SCENARIOS: dict[tuple[str, Reason], Scenario] = {
     ("Transact", Reason.CONTENTION): lambda s: _contended(
         s, s.move_k, lambda: s.agent.transact(SPACE, put("k", 1, blind=True))
     ),
+    ("Put", Reason.STALE_READ_SET): lambda s: _then(s.is_stale(), lambda call: s.agent.put(SPACE, "x", 1, call=call)),
+    ("Merge", Reason.STALE_READ_SET): lambda s: _then(s.is_stale(), lambda call: s.agent.add(SPACE, "x", call=call)),
+    ("Commit", Reason.STALE_READ_SET): lambda s: _then(s.is_stale(), lambda call: _commit(s, call)),
+    ("Commit", Reason.UNCHECKABLE_GUARD): lambda s: _then(
+        s.has_read("k", "shared/elsewhere"), lambda call: _commit(s, call)
+    ),
+    ("CancelReservation", Reason.CLAIM_LOST): lambda s: s.api.cancel_reservation(
+        pb.CancelReservationRequest(namespace=SPACE, key="k", fence=s.old.revision, call=s.agent.call())
+    ),
+    ("ResolveConflict", Reason.CONFLICT): _unseen_sibling,
+    ("ResolveConflict", Reason.NO_CONFLICT): _resolved,
     ("Watch", Reason.COMPACTED): _watch_compacted,
     ("Watch", Reason.FUTURE_REVISION): lambda s: _watch(s, s.task.version + 1),
     ("Watch", Reason.DRAINING): _watch_draining,
@@ -192,8 +251,6 @@ SCENARIOS: dict[tuple[str, Reason], Scenario] = {
 }
 
 NOT_YET = {
-    # No server issues read-set tokens yet, so presenting one is NOT_IMPLEMENTED.
-    Reason.STALE_READ_SET,
     # A TransactRequest names one namespace, so only a client that takes several can be told.
     Reason.CROSS_NAMESPACE,
     # A watcher pulls from the log at its own pace: a slow one is told COMPACTED, see tests/faults.
@@ -238,6 +295,13 @@ async def test_a_documented_reason_is_produced(scene: Scene, rpc: str, reason: R
 # -- reasons that any call may return --------------------------------------------------------------
 
 
+def with_read_set(call: types.CallContext) -> types.CallContext:
+    """Returns ``call`` with a read set that saw nothing, unless it has one."""
+    found = types.CallContext(read_set_token=encode_read_set(NOTHING_READ))
+    found.MergeFrom(call)
+    return found
+
+
 def calls_of(agent: Agent, space: str, call: types.CallContext) -> dict[str, Callable[[], Awaitable[object]]]:
     """Returns a call of every rpc that concerns a namespace."""
     task = types.Record(key="t", claim=types.Claim(fence=0))
@@ -264,6 +328,17 @@ def calls_of(agent: Agent, space: str, call: types.CallContext) -> dict[str, Cal
         "Renew": lambda: api.renew(pb.RenewRequest(namespace=space, key="t", lease=span(1000), call=call)),
         "Release": lambda: api.release(pb.ReleaseRequest(namespace=space, key="t", call=call)),
         "Complete": lambda: agent.complete(space, task, call=call),
+        "Commit": lambda: api.commit(
+            pb.CommitRequest(namespace=space, operations=[put("k", 1, blind=True)], call=with_read_set(call))
+        ),
+        "Reserve": lambda: api.reserve(pb.ReserveRequest(namespace=space, key="k", lease=span(1000), call=call)),
+        "CancelReservation": lambda: api.cancel_reservation(
+            pb.CancelReservationRequest(namespace=space, key="k", call=call)
+        ),
+        "ListConflicts": lambda: api.list_conflicts(pb.ListConflictsRequest(namespace=space, call=call)),
+        "ResolveConflict": lambda: api.resolve_conflict(
+            pb.ResolveConflictRequest(namespace=space, key="k", context=SEEN_NOTHING, delete=True, call=call)
+        ),
         "EnsureNamespace": lambda: api.ensure_namespace(pb.EnsureNamespaceRequest(namespace=space, call=call)),
     }
 
@@ -275,12 +350,12 @@ async def test_no_call_reaches_into_anothers_namespace(world: World) -> None:
             await call()
 
 
-async def test_no_call_takes_tokens_that_this_server_cannot_honour(world: World) -> None:
+async def test_no_call_takes_what_is_not_a_token(world: World) -> None:
     agent = await world.agent("a")
     for token in (types.CallContext(causal_tokens=[b"t"]), types.CallContext(read_set_token=b"t")):
         token.actor.CopyFrom(agent.actor)
         for call in calls_of(agent, world.space(), token).values():
-            with refusal(Reason.NOT_IMPLEMENTED):
+            with refusal(Reason.INVALID_FIELD):
                 await call()
 
 

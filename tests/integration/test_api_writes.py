@@ -472,14 +472,6 @@ async def test_a_revision_that_was_never_issued_is_refused(world: World, agent: 
         await agent.delete(space, "k", context=types.CausalContext(prefix=made.revision, extras=[future]))
 
 
-async def test_tokens_that_this_server_cannot_honour_are_refused(world: World, agent: Agent) -> None:
-    space = world.space()
-    for call in (types.CallContext(causal_tokens=[b"t"]), types.CallContext(read_set_token=b"t")):
-        call.actor.CopyFrom(agent.actor)
-        with refusal(Reason.NOT_IMPLEMENTED):
-            await agent.put(space, "k", 1, call=call)
-
-
 async def test_a_fence_lets_nobody_in_behind_a_later_holder(world: World, agent: Agent, other: Agent) -> None:
     space = world.space()
     await agent.put(space, "k", 1, call=agent.call(fences={"lock": 7}))

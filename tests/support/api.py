@@ -92,6 +92,24 @@ class Api:
     async def complete(self, request: pb.CompleteRequest) -> pb.CompleteResponse:
         return await self.transport.unary(MEMORY, "Complete", request, pb.CompleteResponse)
 
+    async def commit(self, request: pb.CommitRequest) -> pb.CommitResponse:
+        return await self.transport.unary(MEMORY, "Commit", request, pb.CommitResponse)
+
+    async def refresh_read_set(self, request: pb.RefreshReadSetRequest) -> pb.RefreshReadSetResponse:
+        return await self.transport.unary(MEMORY, "RefreshReadSet", request, pb.RefreshReadSetResponse)
+
+    async def reserve(self, request: pb.ReserveRequest) -> pb.ReserveResponse:
+        return await self.transport.unary(MEMORY, "Reserve", request, pb.ReserveResponse)
+
+    async def cancel_reservation(self, request: pb.CancelReservationRequest) -> pb.CancelReservationResponse:
+        return await self.transport.unary(MEMORY, "CancelReservation", request, pb.CancelReservationResponse)
+
+    async def list_conflicts(self, request: pb.ListConflictsRequest) -> pb.ListConflictsResponse:
+        return await self.transport.unary(MEMORY, "ListConflicts", request, pb.ListConflictsResponse)
+
+    async def resolve_conflict(self, request: pb.ResolveConflictRequest) -> pb.ResolveConflictResponse:
+        return await self.transport.unary(MEMORY, "ResolveConflict", request, pb.ResolveConflictResponse)
+
     async def open_agent(self, agent_id: str, *, takeover: bool = False) -> types.Actor:
         request = pb.OpenAgentRequest(agent_id=agent_id, takeover=takeover)
         return (await self.transport.unary(MEMORY, "OpenAgent", request, pb.OpenAgentResponse)).actor

@@ -25,6 +25,7 @@ _DETAILS: tuple[type[Message], ...] = (
     errors_pb2.LimitDetail,
     errors_pb2.LogRangeDetail,
     errors_pb2.TransactionDetail,
+    errors_pb2.StaleReadSetDetail,
 )
 
 _DETAIL_OF: Mapping[Reason, type[Message]] = {
@@ -39,6 +40,7 @@ _DETAIL_OF: Mapping[Reason, type[Message]] = {
     Reason.LIMIT_EXCEEDED: errors_pb2.LimitDetail,
     Reason.COMPACTED: errors_pb2.LogRangeDetail,
     Reason.FUTURE_REVISION: errors_pb2.LogRangeDetail,
+    Reason.STALE_READ_SET: errors_pb2.StaleReadSetDetail,
 }
 """The typed detail that ``errors.proto`` promises for a reason."""
 
@@ -49,6 +51,8 @@ _WITH_HEAD = frozenset(_DETAIL_OF) - {Reason.VALUE_TOO_LARGE, Reason.LIMIT_EXCEE
     Reason.REQUEST_ID_REUSED,
     Reason.CONTENTION,
     Reason.DRAINING,
+    Reason.UNCHECKABLE_GUARD,
+    Reason.NO_CONFLICT,
 }
 """Reasons that are decided on a namespace's state."""
 
@@ -103,6 +107,11 @@ class Refused(Exception):
     def log_range(self) -> errors_pb2.LogRangeDetail:
         """Returns the typed detail of a position that the log cannot serve."""
         assert isinstance(self.detail, errors_pb2.LogRangeDetail), self
+        return self.detail
+
+    def stale(self) -> errors_pb2.StaleReadSetDetail:
+        """Returns the typed detail of a decision whose grounds have changed."""
+        assert isinstance(self.detail, errors_pb2.StaleReadSetDetail), self
         return self.detail
 
     def transaction(self) -> errors_pb2.TransactionDetail:

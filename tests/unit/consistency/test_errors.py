@@ -14,7 +14,7 @@ from noosphere.consistency import CODE_OF, Code, LimitInfo, Reason, Refusal, exh
 BY_CODE = {
     Code.ABORTED: "VERSION_MISMATCH CONFLICT CONTEXT_TOO_OLD SIBLING_LIMIT STALE_READ_SET CLAIM_LOST CONTENTION",
     Code.FAILED_PRECONDITION: "PRECONDITION_REQUIRED MERGE_TYPE_MISMATCH NAMESPACE_DELETED CROSS_NAMESPACE "
-    "AGENT_ACTIVE STALE_INCARNATION STALE_FENCE",
+    "UNCHECKABLE_GUARD NO_CONFLICT AGENT_ACTIVE STALE_INCARNATION STALE_FENCE",
     Code.INVALID_ARGUMENT: "INVALID_FIELD VALUE_TOO_LARGE REQUEST_ID_REUSED INVALID_PAGE_TOKEN",
     Code.OUT_OF_RANGE: "COMPACTED FUTURE_REVISION",
     Code.NOT_FOUND: "NAMESPACE_NOT_FOUND",
@@ -56,16 +56,18 @@ def test_a_broken_limit_names_field_value_and_limit() -> None:
 
 
 PUBLIC = """
-    CODE_OF DEFAULT_POLICY EPOCH_MAX NEVER_MS REVISION_MAX SEQ_BITS UNCONDITIONAL
-    CausalContext ChangeKind Circumstances Claim Code ConflictInfo ConflictPolicy Cut Decision Detail Dot Encoding Event
-    LimitInfo LogRangeInfo LostInfo LostRange MergeType NamePattern NamespaceKind NamespacePolicy NamespaceState Order
-    PartFailure Precondition Put Reason Record Refusal Remembered RequestMemory RequestRef ResumePoint Scalar Sibling
-    TokenKind TransactionInfo VersionClock
-    acknowledge actor_name admit ancestors check_agent_id check_collection check_item_size check_key check_namespace
-    check_presented check_replay claimable decide_claim decide_complete decide_delete decide_expiry decide_merge
-    decide_put decide_reap decide_release decide_renew decode_page decode_resume encode_page encode_resume epoch_of
-    exhausted find_lost fingerprint invalid make_revision matches merge next_revision resolve_policy seal seen_by_reader
-    seq_of settle_expiry split_actor to_hex too_large unseal
+    CODE_OF DEFAULT_POLICY EPOCH_MAX EVERYTHING NEVER_MS NOTHING_READ NOTHING_SEEN REVISION_MAX SEQ_BITS UNCONDITIONAL
+    CausalContext CausalToken ChangeKind Circumstances Claim Code CollectionSeen ConflictInfo ConflictPolicy Cut
+    Decision DeleteAll Detail Dot Encoding Event Guard KeepDot KeySeen LimitInfo LogRangeInfo LostInfo LostRange
+    MergeType NamePattern NamespaceKind NamespacePolicy NamespaceSeen NamespaceState Order PartFailure Precondition Put
+    ReadSet Reason Record Refusal Remembered RequestMemory RequestRef Resolution ResumePoint Scalar Sibling StaleChange
+    StaleEntry StaleInfo StampMode TokenKind TransactionInfo VersionClock
+    acknowledge actor_name admit ancestors check_agent_id check_collection check_guards check_item_size check_key
+    check_namespace check_presented check_replay claimable decide_claim decide_complete decide_delete decide_expiry
+    decide_merge decide_put decide_reap decide_release decide_renew decide_resolve decode_causal decode_page
+    decode_read_set decode_resume encode_causal encode_page encode_read_set encode_resume epoch_of exhausted find_lost
+    fingerprint invalid make_revision matches merge merge_tokens next_revision resolve_policy seal seen_by_reader seq_of
+    settle_expiry split_actor to_hex too_large unseal
 """
 
 
