@@ -199,3 +199,5 @@ async def test_streams_of_heads_end_with_the_store(lab: StoreLab) -> None:
     await lab.store.close()
     with pytest.raises(StopAsyncIteration):
         await waiting
+    with pytest.raises(StopAsyncIteration):
+        await anext(lab.store.heads())

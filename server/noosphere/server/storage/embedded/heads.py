@@ -51,10 +51,14 @@ class HeadFeeds:
 
     def __init__(self) -> None:
         self._feeds: WeakSet[HeadFeed] = WeakSet()
+        self._closed = False
+        self._error: Exception | None = None
 
     def open(self) -> HeadFeed:
         """Returns a stream of every head that moves from now on."""
         feed = HeadFeed()
+        if self._closed:
+            feed.close(self._error)
         self._feeds.add(feed)
         return feed
 
@@ -64,6 +68,8 @@ class HeadFeeds:
             feed.put(storage_id, head)
 
     def close(self, error: Exception | None = None) -> None:
-        """Ends every stream."""
+        """Ends every stream, also those that are opened later."""
+        if not self._closed:
+            self._closed, self._error = True, error
         for feed in list(self._feeds):
             feed.close(error)
