@@ -119,6 +119,34 @@ def test_comparison_is_a_partial_order(
                 assert one.compare(two) is two.compare(three) is Order.EQUAL
 
 
+def clocks(actors: str = "abc", revision_max: int = 6) -> st.SearchStrategy[VersionClock]:
+    """Any clock at all, of whatever history."""
+    entries = st.dictionaries(st.sampled_from(actors), st.integers(1, revision_max), max_size=len(actors))
+    return st.builds(
+        lambda held, base: VersionClock(tuple(sorted(held.items(), key=lambda entry: entry[1])), base),
+        entries,
+        st.integers(0, revision_max),
+    )
+
+
+@given(clocks(), clocks(), clocks())
+def test_comparison_is_a_partial_order_of_any_clocks(one: VersionClock, two: VersionClock, three: VersionClock) -> None:
+    """A client may compare clocks of different records and of lost histories: the answer must make sense in itself."""
+    up_to = (Order.EQUAL, Order.BEFORE)
+    assert one.compare(one) is Order.EQUAL
+    assert one.compare(two) is OPPOSITE[two.compare(one)]
+    if one.compare(two) in up_to and two.compare(three) in up_to:
+        assert one.compare(three) in up_to
+
+
+@given(clocks(), clocks())
+def test_a_later_clock_includes_all_of_an_earlier_one(one: VersionClock, two: VersionClock) -> None:
+    everything = [(actor, revision) for actor in "abcd" for revision in range(1, 8)]
+    if one.compare(two) in (Order.EQUAL, Order.BEFORE):
+        assert all(two.includes(*write) for write in everything if one.includes(*write))
+        assert one.unseen_by(two) == ()
+
+
 def test_a_base_alone_stands_for_everything_before_it() -> None:
     named = VersionClock((("a#1", 3),))
     folded = VersionClock((), base=5)

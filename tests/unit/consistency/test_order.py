@@ -18,6 +18,7 @@ from noosphere.consistency import (
     ConflictPolicy,
     Cut,
     Encoding,
+    LogRangeInfo,
     LostInfo,
     MergeType,
     NamespaceState,
@@ -263,7 +264,8 @@ def test_what_is_lost_is_told_before_what_was_never_issued(presented: list[int])
         assert refusal.detail == LostInfo(CUT, EPOCH << 40)
         assert str(lost[0]) in refusal.message
     elif max(presented, default=0) > HEAD:
-        refused(Reason.FUTURE_REVISION, check_presented, presented, state)
+        refusal = refused(Reason.FUTURE_REVISION, check_presented, presented, state)
+        assert refusal.detail == LogRangeInfo(next(r for r in presented if r > HEAD), 0)
     else:
         check_presented(presented, state)
 
