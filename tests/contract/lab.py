@@ -31,6 +31,14 @@ HOLD_SECONDS_MAX = 60.0
 """A test that forgets to let syncs go fails by this instead of hanging."""
 
 
+class Gate(Protocol):
+    """Power over syncs."""
+
+    async def let_one(self) -> None:
+        """Lets one group of commits be synced; returns when that is visible."""
+        ...
+
+
 class StoreLab(Protocol):
     """A store under test and power over its surroundings."""
 
@@ -52,8 +60,8 @@ class StoreLab(Protocol):
         """Moves the wall clock back, or skips."""
         ...
 
-    def holding(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """Inside, no sync ends; or skips, if the driver syncs within its commits."""
+    def holding(self) -> contextlib.AbstractAsyncContextManager[Gate]:
+        """Inside, no sync ends that the gate does not let; or skips, if the driver syncs within its commits."""
         ...
 
     async def reopen(self) -> None:
@@ -71,14 +79,28 @@ class GatedJournal:
     def __init__(self, folder: Path, durability: Any = "os") -> None:
         self.inner = SqliteJournal(folder, durability)
         self.still = threading.RLock()
-        self.gate = threading.Event()
-        self.gate.set()
         self.failure: Exception | None = None
         self.syncs = 0
+        self._gate = threading.Condition()
+        self._permits: int | None = None
+
+    def hold(self) -> None:
+        """Lets no sync end from now on."""
+        with self._gate:
+            self._permits = 0
+
+    def let(self, count: int | None = None) -> None:
+        """Lets ``count`` more syncs end, or all."""
+        with self._gate:
+            self._permits = None if count is None or self._permits is None else self._permits + count
+            self._gate.notify_all()
 
     def sync(self) -> None:
-        if not self.gate.wait(HOLD_SECONDS_MAX):
-            raise AssertionError("a test held syncs and never let them go")
+        with self._gate:
+            if not self._gate.wait_for(lambda: self._permits != 0, HOLD_SECONDS_MAX):
+                raise AssertionError("a test held syncs and never let them go")
+            if self._permits is not None:
+                self._permits -= 1
         if self.failure is not None:
             raise self.failure
         with self.still:
@@ -142,7 +164,7 @@ class EmbeddedLab:
         )
 
     async def close(self) -> None:
-        self.journal.gate.set()
+        self.journal.let()
         await self.store.close()
         await self.coordinator.close()
 
@@ -153,12 +175,18 @@ class EmbeddedLab:
         self.clock.set_wall_back(by_ms)
 
     @contextlib.asynccontextmanager
-    async def holding(self) -> AsyncIterator[None]:
-        self.journal.gate.clear()
+    async def holding(self) -> AsyncIterator[Gate]:
+        self.journal.hold()
         try:
-            yield
+            yield self
         finally:
-            self.journal.gate.set()
+            self.journal.let()
+
+    async def let_one(self) -> None:
+        pipeline = self.store._pipeline
+        applied = pipeline.applied_batch
+        self.journal.let(1)
+        await until(lambda: pipeline.applied_batch > applied)
 
     async def reopen(self) -> None:
         await self.close()

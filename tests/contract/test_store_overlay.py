@@ -27,6 +27,7 @@ from tests.contract.lab import StoreLab, turns
 
 from noosphere.server.ports.store import (
     Changes,
+    CollectionCheck,
     Committed,
     Dropped,
     Failed,
@@ -35,6 +36,7 @@ from noosphere.server.ports.store import (
     HeadMoved,
     NamespaceRef,
     Replayed,
+    StampMode,
 )
 
 
@@ -300,6 +302,57 @@ async def test_two_groups_in_a_row_keep_their_order(lab: StoreLab) -> None:
     revisions = [r.revision for r in made if isinstance(r, Committed)]
     assert revisions == sorted(revisions)
     assert [b.revision for b in await logged(lab.store)] == revisions
+
+
+async def test_what_is_accepted_after_a_group_stays_accepted_when_that_group_is_synced(lab: StoreLab) -> None:
+    """Two groups touch the same key, collection, lock and so on; syncing the first must not uncover the second."""
+    before = await write(lab.store, put("a/x"))
+    async with lab.holding() as gate:
+        first = asyncio.create_task(
+            commit(lab.store, change("a/x", b"1"), put("a/new"), fences=(Fence("l", 1),), config_version=1)
+        )
+        await turns()
+        request = remember(sequence(1))
+        second = asyncio.create_task(
+            commit(
+                lab.store,
+                change("a/x", b"2", raise_floor_context=9),
+                fences=(Fence("l", 2),),
+                config_version=2,
+                request=request,
+            )
+        )
+        await turns()
+        await gate.let_one()
+        made = await first
+        assert isinstance(made, Committed)
+        assert made.revision == before + 1
+        assert not second.done()
+        page = await lab.store.scan(NS, "a/", limit=10)
+        assert page.stamps == (before + 1, before + 1)
+        assert [e.data for e in page.entries] == [b"value", b"1"]
+        page = await lab.store.scan(NS, "a/", limit=10, accepted=True)
+        assert page.stamps == (before + 2, before + 1)
+        assert [e.data for e in page.entries] == [b"value", b"2"]
+        synced = await lab.store.read(NS, (), locks=("l",), request=request.ref)
+        accepted = await lab.store.read(NS, (), locks=("l",), request=request.ref, accepted=True)
+        assert (synced.fences, accepted.fences) == ((("l", 1),), (("l", 2),))
+        assert (synced.remembered is None, accepted.remembered is None) == (True, False)
+        assert (synced.view.head, accepted.view.head) == (before + 1, before + 2)
+        assert (synced.view.config_version, accepted.view.config_version) == (1, 2)
+        assert (synced.view.floor_context, accepted.view.floor_context) == (0, 9)
+        stale = [
+            asyncio.create_task(failures(lab.store, config_version=2, **fields))
+            for fields in (
+                {"checks": [alive("a/x", before + 1)]},
+                {"checks": [CollectionCheck("a/", StampMode.CHANGED, before + 1)]},
+                {"fences": (Fence("l", 1),)},
+            )
+        ]
+        await turns()
+    kinds = [found[0].kind for found in await asyncio.gather(*stale)]
+    assert kinds == [FailureKind.KEY, FailureKind.COLLECTION, FailureKind.FENCE]
+    assert isinstance(await second, Committed)
 
 
 async def test_an_unsynced_tombstone_and_value_of_one_key_end_in_the_right_order(lab: StoreLab) -> None:

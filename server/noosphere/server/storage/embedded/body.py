@@ -177,11 +177,23 @@ class Body:
         start = bisect_right(self.log, after, key=_revision)
         return self.log[start : start + count]
 
-    def cut_log(self, floor: int) -> None:
-        """Drops log items up to ``floor``."""
+    def cut_log(self, floor: int) -> list[LogItem]:
+        """Drops log items up to ``floor``; returns them, for whoever wants to free them bit by bit."""
         end = bisect_right(self.log, floor, key=_revision)
-        self.log_bytes -= sum(item.size for item in self.log[:end])
+        gone = self.log[:end]
+        self.log_bytes -= sum(item.size for item in gone)
         del self.log[:end]
+        return gone
+
+    def dispose(self, count: int) -> bool:
+        """Frees about ``count`` parts of each kind of a body that is no longer used; returns whether there are more."""
+        for mapping in (self.cells, self.stamps):
+            for _ in range(min(len(mapping), count)):
+                mapping.popitem()
+        del self.dues[-count:]
+        # Every item is in the log as well, or was cut off it.
+        self.unfolded.clear()
+        return dispose_log(self.log, count) or bool(self.cells or self.stamps or self.dues)
 
     def due(self, now_ms: int, count: int) -> list[str]:
         """Returns up to ``count`` keys whose time has come, earliest first."""
@@ -226,6 +238,13 @@ def bounds(collection: str, after: str | None, before: str | None) -> tuple[str 
     if before is not None and (high is None or before < high):
         high = before
     return low, high
+
+
+def dispose_log(log: list[LogItem], count: int) -> bool:
+    """Frees items with about ``count`` cells from the end; returns whether there are more."""
+    while log and count > 0:
+        count -= len(log.pop().cells)
+    return bool(log)
 
 
 def breathing(items: Iterable[T]) -> Iterator[T]:

@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 
 from ...ports.runtime import Clock
-from .body import Body
+from .body import Body, dispose_log
+from .codec import LogItem
 from .folding import Folder
 from .journal import Journal
 from .namespace import Namespace, Pending
@@ -28,7 +29,7 @@ FOLD_BYTES = 8 * 1024 * 1024
 FOLD_AGE_MS = 5_000
 """... or when the oldest commit that is not folded is about this old."""
 
-BURY_CELLS = 500
+BURY_COUNT = 500
 LOOK_STEP = 500
 EVICT_MAX = 1_000
 EVICT_IDLE_MS = 10_000
@@ -66,7 +67,7 @@ class Keeper:
         self._stopping = False
         self._folding = asyncio.Lock()
         # Contents of dropped and evicted namespaces: freeing 100,000 records at once would hold up the event loop.
-        self._graveyard: deque[Body] = deque()
+        self._graveyard: deque[Body | list[LogItem]] = deque()
         self._superseded = deque(superseded)
 
     def start(self) -> None:
@@ -96,10 +97,10 @@ class Keeper:
         self._dirty.pop(namespace, None)
         self._superseded.append(namespace.ref.storage_id)
 
-    def bury_later(self, body: Body | None) -> None:
+    def bury_later(self, remains: Body | list[LogItem] | None) -> None:
         """Takes over what nobody refers to any more, to free it bit by bit."""
-        if body is not None:
-            self._graveyard.append(body)
+        if remains:
+            self._graveyard.append(remains)
 
     async def fold_all(self) -> None:
         """Folds everything synced by now and trims the journal up to there."""
@@ -180,9 +181,8 @@ class Keeper:
     async def bury(self) -> None:
         """Frees what nobody refers to any more, in short steps."""
         while self._graveyard:
-            body = self._graveyard.popleft()
-            while body.cells or body.log or body.unfolded:
-                for _ in range(min(len(body.cells), BURY_CELLS)):
-                    body.cells.popitem()
-                del body.log[-BURY_CELLS:], body.unfolded[-BURY_CELLS:]
-                await asyncio.sleep(0)
+            remains = self._graveyard[0]
+            more = remains.dispose(BURY_COUNT) if isinstance(remains, Body) else dispose_log(remains, BURY_COUNT)
+            if not more:
+                self._graveyard.popleft()
+            await asyncio.sleep(0)

@@ -19,14 +19,14 @@ from .namespace import Pending
 from .storetime import StoreTime
 from .worker import Worker
 
-BATCH_BYTES_MAX = 1024 * 1024
+BATCH_BYTES_MAX = 512 * 1024
 BATCH_ENTRIES_MAX = 1024
 BACKLOG_BYTES_MAX = 16 * 1024 * 1024
 """Accepted but not synced; above it commits wait before they are checked."""
 
 BACKLOG_ENTRIES_MAX = 16 * 1024
 STEP_ENTRIES_MAX = 64
-STEP_CELLS_MAX = 256
+STEP_CELLS_MAX = 128
 """How much is applied in one step of the event loop."""
 
 

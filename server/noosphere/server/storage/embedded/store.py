@@ -55,6 +55,7 @@ SCAN_ENTRIES_MAX = 2_048
 CHANGES_MAX = 512
 """Most entries of a page and batches of an answer, so that neither holds up the event loop."""
 
+_PAGE_SMALL = 64
 _HEADER_BYTES = 64
 
 
@@ -226,8 +227,11 @@ class EmbeddedStore:
         accepted: bool = False,
     ) -> ScanResult:
         """Reads up to ``limit`` (and at most 2,048) entries of a collection in key order."""
-        found = await self._find(namespace)
         count = max(1, min(limit, SCAN_ENTRIES_MAX))
+        if count > _PAGE_SMALL:
+            # Nothing here waits, so a caller who goes from page to page would never let anybody else run.
+            await asyncio.sleep(0)
+        found = await self._find(namespace)
         cells = found.range(collection, after, before, reverse, count + 1, accepted)
         return ScanResult(
             found.view(self._epoch, self._time.now_ms(), accepted),
@@ -433,7 +437,7 @@ class EmbeddedStore:
                 self._keeper.bury_later(namespace.drop())
             elif isinstance(item, FloorItem) and namespace.body is not None and item.floor > namespace.floor:
                 namespace.floor = item.floor
-                namespace.body.cut_log(item.floor)
+                self._keeper.bury_later(namespace.body.cut_log(item.floor))
             namespace.uncover(pending)
             self._keeper.changed(namespace)
             if not isinstance(item, FloorItem):
