@@ -285,6 +285,9 @@ class Tasks:
         now_ms = read.view.now_ms
         assert decision.record is not None, "a claim never removes its record"
         ends_ms = [record.next_expiry_ms]
+        if record.claim is not None and record.claim.active(now_ms):
+            # Whoever renews, releases or completes does so within the lease, or not at all.
+            ends_ms.append(record.claim.expires_at_ms)
         if validation.not_after_ms is not None:
             ends_ms.append(validation.not_after_ms)
         result = await carry_out(
