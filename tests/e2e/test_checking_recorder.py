@@ -43,7 +43,7 @@ ROUNDS = 8
 async def recorded(server: str, name: str, folder: Path) -> AsyncIterator[Client]:
     with HistoryWriter(folder / name) as writer:
         channel = grpc.aio.insecure_channel(server, interceptors=[Recorder(writer, name)])
-        async with channel, connect(server, agent=name, channel=channel, timeout=30) as client:
+        async with channel, connect(server, agent=name, channel=channel, timeout=30, coalesce=False) as client:
             yield client
 
 

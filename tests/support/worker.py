@@ -110,7 +110,9 @@ async def recorded(address: str, name: str, journal: Path) -> AsyncIterator[Clie
         retry = RetryPolicy(attempts_max=10_000, delay_max=0.2)
         async with (
             channel,
-            connect(address, agent=name, channel=channel, timeout=CALL_SECONDS_MAX, retry=retry) as client,
+            connect(
+                address, agent=name, channel=channel, timeout=CALL_SECONDS_MAX, retry=retry, coalesce=False
+            ) as client,
         ):
             yield client
 

@@ -154,6 +154,7 @@ async def connect(
     timeout: float = TIMEOUT_DEFAULT,
     channel: grpc.aio.Channel | None = None,
     retry: RetryPolicy | None = None,
+    coalesce: bool = True,
 ) -> AsyncIterator[Client]:
     """Connects as an agent for the length of an ``async with`` block.
 
@@ -166,6 +167,7 @@ async def connect(
         timeout: the default deadline of each call with all its retries, in seconds.
         channel: use this gRPC channel (and leave it open at the end) instead of making one.
         retry: when and how often to try again; None for the defaults.
+        coalesce: let concurrent calls share the messages of one stream; False sends each by itself.
 
     Raises:
         AgentActive: the agent is connected elsewhere, and ``takeover`` is not set.
@@ -178,7 +180,7 @@ async def connect(
     own = channel is None
     used = channel if channel is not None else grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
     loop = asyncio.get_running_loop()
-    transport = Transport(used, address, timeout, retry or RetryPolicy(), loop.time)
+    transport = Transport(used, address, timeout, retry or RetryPolicy(), loop.time, coalesce=coalesce)
     try:
         transport.deadline(timeout)
         lease = await open_agent(transport, agent or random_agent(), takeover=takeover or agent is None)
@@ -190,7 +192,7 @@ async def connect(
             await asyncio.wait([keeper])
             await close_agent(transport)
     finally:
-        transport.closed = True
+        await transport.close()
         if own:
             await used.close()
 

@@ -24,6 +24,8 @@ _DETAILS: tuple[type[Message], ...] = (
     errors_pb2.TransactionDetail,
 )
 
+_CODES: dict[int, str] = {code.value[0]: code.name for code in grpc.StatusCode}
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -54,6 +56,15 @@ def read_failure(error: grpc.aio.AioRpcError) -> Failure:
         if name == _TRAILER and isinstance(value, bytes):
             return _with_details(code, message, value)
     return Failure(code, message)
+
+
+def read_status(data: bytes) -> Failure:
+    """Returns what a serialised ``google.rpc.Status`` tells, as answers on a stream carry it."""
+    try:
+        status = status_pb2.Status.FromString(data)
+    except DecodeError:
+        return Failure("INTERNAL", "the answer is neither a result nor a status")
+    return _with_details(_CODES.get(status.code, "UNKNOWN"), status.message, data)
 
 
 def _with_details(code: str, message: str, data: bytes) -> Failure:

@@ -16,6 +16,7 @@ from noosphere.v1 import memory_service_pb2_grpc, types_pb2
 
 from ._errors import ClientClosed, DeadlineExceeded, InvalidArgument, NoosphereError, Outcome
 from ._mapping import is_ambiguous, outcome_of, to_error
+from ._pipeline import AttemptFailed, Pipeline
 from ._retry import RetryPolicy
 from ._sequence import RequestTicket, Sequencer, explicit
 from ._status import Failure, read_failure
@@ -68,6 +69,7 @@ class Transport:
         sleep: waits for so many seconds.
         actor: who calls; set once the agent is open.
         renewed_at: when the newest successful call was sent, which renewed the agent's lease.
+        coalesce: whether concurrent calls share a stream; bound to the running event loop then.
     """
 
     channel: grpc.aio.Channel
@@ -80,10 +82,19 @@ class Transport:
     actor: types_pb2.Actor = field(default_factory=types_pb2.Actor)
     renewed_at: float = -math.inf
     closed: bool = False
+    coalesce: bool = False
     stub: memory_service_pb2_grpc.MemoryServiceAsyncStub = field(init=False)
+    _pipeline: Pipeline | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.stub = memory_service_pb2_grpc.MemoryServiceStub(self.channel)
+        self._pipeline = Pipeline(self.stub) if self.coalesce else None
+
+    async def close(self) -> None:
+        """Ends what is under way: whoever waits is told that the client was closed. The channel stays open."""
+        self.closed = True
+        if self._pipeline is not None:
+            await self._pipeline.close()
 
     @property
     def actor_name(self) -> str:
@@ -177,6 +188,11 @@ class Transport:
                 reply = await method(request, timeout=self.retry.attempt_timeout(max(end - sent, 0.001), wait))
             except grpc.aio.AioRpcError as error:
                 failure = read_failure(error)
+            except AttemptFailed as attempt:
+                failure = attempt.failure
+                if attempt.unary is not None:
+                    method = attempt.unary
+                    continue
             except asyncio.CancelledError:
                 self.reraise_cancelled(request_id)
             except grpc.aio.UsageError as error:

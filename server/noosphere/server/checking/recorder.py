@@ -49,7 +49,9 @@ class Recorder(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[misc, unus
     ::
 
         channel = grpc.aio.insecure_channel(address, interceptors=[Recorder(writer, "agent-1")])
-        async with connect(address, channel=channel) as client: ...
+        async with connect(address, channel=channel, coalesce=False) as client: ...
+
+    It sees unary calls only, so the client must not coalesce them.
 
     Args:
         writer: where to.

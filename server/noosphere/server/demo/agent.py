@@ -215,7 +215,7 @@ async def run(orders: Orders, commands: asyncio.StreamReader) -> None:
         )
         async with (
             channel,
-            connect(orders.server, agent=orders.agent, channel=channel, timeout=CALL_LIMIT_S) as client,
+            connect(orders.server, agent=orders.agent, channel=channel, timeout=CALL_LIMIT_S, coalesce=False) as client,
         ):
             say(Ready())
             if await commands.readline() != GO:

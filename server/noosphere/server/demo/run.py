@@ -136,7 +136,7 @@ async def _recorded_client(server: str, journal: Path) -> AsyncIterator[Client]:
                     await channel.channel_ready()
             except TimeoutError:
                 raise ServerUnreachable(f"no server answers at {server} within {REACH_LIMIT_S:g} s") from None
-            async with connect(server, channel=channel, timeout=CALL_LIMIT_S) as client:
+            async with connect(server, channel=channel, timeout=CALL_LIMIT_S, coalesce=False) as client:
                 yield client
 
 
