@@ -20,7 +20,7 @@ from .logs import configure_logging
 from .memory import Memory
 from .ports.runtime import Clock, SystemClock
 from .rpc.server import RpcServer
-from .storage.embedded import DataFolder, DataFolderError, EmbeddedCoordinator, EmbeddedStore
+from .storage.embedded import DataFolder, DataFolderError, EmbeddedCoordinator, EmbeddedStore, Journal
 
 log = structlog.get_logger(__name__)
 
@@ -55,13 +55,18 @@ class _Fatal:
 
 @contextlib.asynccontextmanager
 async def open_engine(
-    settings: Settings, *, clock: Clock | None = None, on_fatal: Callable[[BaseException], None]
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    journal: Journal | None = None,
+    on_fatal: Callable[[BaseException], None],
 ) -> AsyncIterator[Engine]:
     """Opens the embedded drivers on the data folder and runs the services on them.
 
     Args:
         settings: the configuration.
         clock: the source of time; the machine's by default.
+        journal: the journal of the working store; by default one on SQLite, in the data folder.
         on_fatal: called once if the journal fails, after which nothing is acknowledged any more.
 
     Raises:
@@ -83,6 +88,7 @@ async def open_engine(
                 clock=clock,
                 durability=settings.durability,
                 memory_bytes_max=settings.memory_mib_max * 1024 * 1024,
+                journal=journal,
                 on_fatal=on_fatal,
             )
         except DataFolderError as error:

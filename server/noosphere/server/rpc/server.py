@@ -37,13 +37,22 @@ SERVER_OPTIONS = (
 
 
 class RpcServer:
-    """A gRPC server on one address."""
+    """A gRPC server on one address.
 
-    def __init__(self, memory: Memory, clock: Clock, *, enable_reflection: bool) -> None:
+    Args:
+        memory: the services.
+        clock: the source of time.
+        enable_reflection: whether to describe the API to tools.
+        service: what answers calls of MemoryService, for a test that looks over its shoulder.
+    """
+
+    def __init__(
+        self, memory: Memory, clock: Clock, *, enable_reflection: bool, service: MemoryRpc | None = None
+    ) -> None:
         self._memory = memory
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._health = Health()
-        add_MemoryServiceServicer_to_server(MemoryRpc(memory), self._server)
+        add_MemoryServiceServicer_to_server(service or MemoryRpc(memory), self._server)
         add_AdminServiceServicer_to_server(AdminRpc(memory, clock), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if enable_reflection:
