@@ -10,7 +10,7 @@ import asyncio
 import heapq
 import itertools
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,11 +20,15 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped, unused-ignore] # ships no py.typed
 
+from noosphere.client._pipeline import CARRIED
 from noosphere.client._retry import RetryPolicy
 from noosphere.client._transport import CHANNEL_OPTIONS, Transport
 from noosphere.consistency import CODE_OF, Reason
 from noosphere.v1 import memory_service_pb2 as ms
 from noosphere.v1 import types_pb2 as pb
+
+TWINS = {field: name for name, field in CARRIED.items()}
+"""The unary method by the field of a call on a stream."""
 
 _SERVICE = ms.DESCRIPTOR.services_by_name["MemoryService"]
 QUICK = RetryPolicy(first_delay=0.001, delay_max=0.002, attempt_min=0.05)
@@ -50,7 +54,7 @@ class Fault:
 
     def status(self) -> Any:
         """Returns the ``google.rpc.Status`` for the trailer."""
-        status = status_pb2.Status(message=self.message)
+        status = status_pb2.Status(code=self.status_code.value[0], message=self.message)
         if self.reason:
             status.details.add().Pack(error_details_pb2.ErrorInfo(reason=self.reason, domain="noosphere"))
         if self.detail is not None:
@@ -73,6 +77,13 @@ class Silence:
 
 SILENCE = Silence()
 
+
+class End:
+    """The end of a stream in good order."""
+
+
+END = End()
+
 Step = Message | Fault | Silence | Callable[[Any], Message | Fault]
 
 
@@ -80,6 +91,11 @@ class ScriptedServer:
     """Answers the calls of each method by the steps of its script, in order, and keeps the requests.
 
     ``OpenAgent``, ``KeepAgent`` and ``CloseAgent`` are answered without a script.
+
+    Attributes:
+        requests: what came, by method; the batches of streams under ``Pipeline``.
+        streams: how many pipelines were opened.
+        last_words: what the next pipeline says once its caller sends nothing more.
     """
 
     def __init__(self) -> None:
@@ -88,6 +104,8 @@ class ScriptedServer:
         self._steps: dict[str, deque[Any]] = defaultdict(deque)
         self._arrivals: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(0))
         self._incarnation = 0
+        self.streams = 0
+        self.last_words: Callable[[], Awaitable[Message]] | None = None
 
     def script(self, method: str, *steps: Step) -> None:
         """Appends steps for a unary method."""
@@ -146,6 +164,59 @@ class ScriptedServer:
                 await _abort(context, step)
             yield step
 
+    async def pipeline(self, batches: AsyncIterator[ms.PipelineRequest], context: Any) -> AsyncIterator[Any]:
+        """Answers each call of a stream by the script of its unary twin, unless ``Pipeline`` has a step of its own.
+
+        Steps of ``Pipeline`` are for whole batches: a fault ends the stream, :data:`END` ends it in good order,
+        silence swallows the batch, a message is sent as it is, and a function of the batch returns one of these or
+        a list of them.
+        """
+        self.streams += 1
+        answers: asyncio.Queue[Any] = asyncio.Queue()
+
+        async def answer(call: ms.PipelineCall) -> None:
+            name = call.WhichOneof("request")
+            assert name is not None
+            reply = ms.PipelineReply(id=call.id)
+            step = self._receive(TWINS[name], getattr(call, name))
+            if callable(step):
+                step = step(getattr(call, name))
+            if isinstance(step, Silence):
+                return
+            if isinstance(step, Fault):
+                reply.status = step.status().SerializeToString()
+            else:
+                getattr(reply, name).CopyFrom(step)
+            answers.put_nowait(ms.PipelineResponse(replies=[reply]))
+
+        async def read() -> None:
+            async for batch in batches:
+                self.requests["Pipeline"].append(batch)
+                self._arrivals["Pipeline"].release()
+                if not self._steps["Pipeline"]:
+                    for call in batch.calls:
+                        await answer(call)
+                    continue
+                step = self._steps["Pipeline"].popleft()
+                if callable(step):
+                    step = step(batch)
+                for one in step if isinstance(step, list) else [step]:
+                    if not isinstance(one, Silence):
+                        answers.put_nowait(one)
+            if self.last_words is not None:
+                last_words, self.last_words = self.last_words, None
+                answers.put_nowait(await last_words())
+            answers.put_nowait(END)
+
+        reader = asyncio.create_task(read())
+        try:
+            while not isinstance(said := await answers.get(), End):
+                if isinstance(said, Fault):
+                    await _abort(context, said)
+                yield said
+        finally:
+            reader.cancel()
+
 
 async def _abort(context: Any, fault: Fault) -> None:
     trailer = (("grpc-status-details-bin", fault.status().SerializeToString()),)
@@ -157,7 +228,9 @@ def _handlers(script: ScriptedServer) -> grpc.GenericRpcHandler:
     for method in _SERVICE.methods:
         read: Callable[[bytes], Any] = GetMessageClass(method.input_type).FromString
         write: Callable[[Any], bytes] = GetMessageClass(method.output_type).SerializeToString
-        if method.server_streaming:
+        if method.client_streaming:
+            handlers[method.name] = grpc.stream_stream_rpc_method_handler(script.pipeline, read, write)
+        elif method.server_streaming:
             handlers[method.name] = grpc.unary_stream_rpc_method_handler(script.stream, read, write)
         else:
             handlers[method.name] = grpc.unary_unary_rpc_method_handler(_unary(script, method.name), read, write)

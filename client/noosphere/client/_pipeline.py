@@ -166,7 +166,8 @@ class Pipeline:
 
     def take(self, room: int) -> tuple[ms.PipelineRequest, dict[int, _Pending]]:
         """Returns the next batch, of at most ``room`` calls, and the calls by their numbers; may be empty."""
-        queue, taken, size = self._queue, {}, 0
+        queue, size = self._queue, 0
+        taken: dict[int, _Pending] = {}
         batch = ms.PipelineRequest()
         add = batch.calls.add
         number, ticks, timeout = self._number, 0, None
