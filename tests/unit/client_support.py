@@ -84,7 +84,7 @@ class End:
 
 END = End()
 
-Step = Message | Fault | Silence | Callable[[Any], Message | Fault]
+Step = Message | Fault | Silence | End | Callable[[Any], Any]
 
 
 class ScriptedServer:
