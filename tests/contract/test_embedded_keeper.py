@@ -230,6 +230,50 @@ async def test_the_write_ahead_log_begins_anew_when_it_has_grown(
     assert len(await keys(embedded.store)) == 20
 
 
+async def test_what_is_synced_during_a_fold_is_not_taken_for_folded(embedded: EmbeddedLab) -> None:
+    await write(embedded.store, put("before"))
+    async with embedded.holding():
+        making = asyncio.create_task(commit(embedded.store, put("during"), request=remember(sequence(1))))
+        await turns()
+        # Its jobs queue up behind the sync that is held, so the row is stored after it.
+        folding = asyncio.create_task(embedded.store._keeper.fold_all())
+        await turns()
+    await asyncio.gather(making, folding)
+    before = await snapshot(embedded.store, NS)
+    assert await keys(embedded.store) == ["before", "during"]
+    await embedded.crash()
+    assert await snapshot(embedded.store, NS) == before
+
+
+@pytest.mark.usefixtures("small_steps")
+async def test_a_namespace_may_be_dropped_in_the_middle_of_its_fold(
+    embedded: EmbeddedLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await busy(embedded.store)
+    loop = asyncio.get_running_loop()
+    dropping: list[asyncio.Task[Any]] = []
+    original = embedded.journal.inner.fold
+
+    def fold(*args: Any) -> None:
+        if not dropping:
+            loop.call_soon_threadsafe(lambda: dropping.append(asyncio.create_task(embedded.store.drop(NS, None))))
+        original(*args)
+
+    monkeypatch.setattr(embedded.journal.inner, "fold", fold)
+    await embedded.store._keeper.fold_all()
+    await dropping[0]
+    for _ in range(2):
+        view = (await embedded.store.read(NS, ())).view
+        assert (view.exists, view.deleted) == (True, True)
+        assert await keys(embedded.store) == []
+        await embedded.crash()
+    await embedded.store._keeper.fold_all()
+    db = embedded.journal.inner._writer
+    assert db is not None
+    for table in ("records", "marks", "log", "journal"):
+        assert db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table
+
+
 async def test_folding_runs_beside_commits_and_drops(embedded: EmbeddedLab) -> None:
     """Folds follow each other without a pause while two namespaces change and one comes and goes."""
     chance = random.Random(5)

@@ -61,6 +61,15 @@ async def test_the_floor_never_sinks_and_never_passes_the_head(lab: StoreLab) ->
     assert [b.revision for b in await logged(lab.store, revisions[4])] == [last]
 
 
+async def test_of_concurrent_compactions_the_highest_floor_stays(lab: StoreLab) -> None:
+    revisions = [await write(lab.store, put("a")) for _ in range(5)]
+    await asyncio.gather(*(lab.store.compact(NS, revisions[i]) for i in (1, 3, 0, 2)))
+    for _ in range(2):
+        assert (await lab.store.read(NS, ())).view.floor == revisions[3]
+        assert [b.revision for b in await logged(lab.store, revisions[3])] == revisions[4:]
+        await lab.crash()
+
+
 async def test_compacting_what_does_not_exist_does_nothing(lab: StoreLab) -> None:
     await lab.store.compact(NS, 5)
     assert (await lab.store.read(NS, ())).view.floor == 0

@@ -109,7 +109,11 @@ class Body:
         return body
 
     def apply(self, item: CommitItem, batch: int, log: bool = True) -> None:
-        """Makes a synced commit visible. Applying an old one again changes nothing that a newer one wrote."""
+        """Makes a synced commit visible.
+
+        Applying again what tables already contain ends in the same state, if everything up to the newest commit
+        that they contain is applied again.
+        """
         revision = item.revision
         logged = size = 0
         for cell in item.cells:
@@ -159,10 +163,9 @@ class Body:
 
     def _stamp(self, cell: Cell, revision: int) -> None:
         for collection in above(cell.key):
-            changed, members = self.stamps.get(collection, self.absent)
-            if revision >= changed:
-                self.stamps[collection] = CollectionStamps(revision, revision if cell.members else members)
-                self.dirty_stamps.add(collection)
+            members = revision if cell.members else self.stamps.get(collection, self.absent).members
+            self.stamps[collection] = CollectionStamps(revision, members)
+            self.dirty_stamps.add(collection)
 
     def range(
         self, collection: str, after: str | None, before: str | None, reverse: bool, count: int | None

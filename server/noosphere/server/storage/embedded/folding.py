@@ -98,19 +98,16 @@ class Folder:
 
     async def _fold_one(self, namespace: Namespace) -> None:
         forgotten: list[str] = []
-        while True:
+        folded = self._pipeline.applied_batch
+        if namespace.purge:
+            await self.purge(namespace.ref.storage_id, False)
+            namespace.purge = False
+        elif not namespace.deleted:
+            body = await self._load(namespace)
             folded = self._pipeline.applied_batch
-            if namespace.purge:
-                await self.purge(namespace.ref.storage_id, False)
-                namespace.purge = False
-            elif not namespace.deleted:
-                body = await self._load(namespace)
-                folded = self._pipeline.applied_batch
-                if body is not None:
-                    forgotten = await self._fold_body(namespace, body, folded)
-            if not namespace.purge:
-                break
-            # Dropped meanwhile: what was folded since has to go.
+            if body is not None:
+                forgotten = await self._fold_body(namespace, body, folded)
+        # If it was dropped meanwhile, the drop is in a later batch, and the next fold empties the tables.
         requests = _requests_of(namespace)
         self._chunk.rows.append((namespace.row(folded), requests))
         await self._weigh(_ROW_BYTES + len(requests) * _REQUEST_BYTES)
