@@ -50,6 +50,8 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ._acked import AckedWrite
+
 Outcome = Literal["not_applied", "unknown"]
 """Whether a failed call certainly changed nothing, or may have been (or may yet be) applied."""
 
@@ -294,14 +296,19 @@ class AckedWritesLost(NoosphereError):
     """A revision that was presented did not survive a crash or failover. Tell the owner of the write.
 
     Attributes:
+        namespace: where.
         lost_after: the last revision that survived.
         lost_through: every revision above ``lost_after`` up to this one is gone.
+        own_writes: which of this client's own writes died, oldest first, as far as the last 256 tell;
+            ``client.resubmit(error)`` writes them again.
     """
 
     default_reason = "ACKED_WRITES_LOST"
     default_code = "DATA_LOSS"
+    namespace = ""
     lost_after = 0
     lost_through = 0
+    own_writes: tuple[AckedWrite, ...] = ()
 
 
 class ServerError(NoosphereError):

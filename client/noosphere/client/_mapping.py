@@ -165,7 +165,7 @@ def _fill(error: NoosphereError, failure: Failure) -> None:
         error.field, error.actual, error.limit = detail.field, detail.actual, detail.limit
     elif isinstance(error, e.AckedWritesLost) and isinstance(detail, errors_pb2.LostRevisionsDetail):
         # `from` is a keyword here.
-        error.lost_after, error.lost_through = getattr(detail, "from"), detail.to
+        error.namespace, error.lost_after, error.lost_through = detail.namespace, getattr(detail, "from"), detail.to
     elif isinstance(error, e.Compacted) and isinstance(detail, errors_pb2.LogRangeDetail):
         error.floor = detail.floor
     elif isinstance(error, e.LimitExceeded):

@@ -17,6 +17,7 @@ from noosphere.v1 import memory_service_pb2_grpc, types_pb2
 from ._errors import ClientClosed, DeadlineExceeded, InvalidArgument, NoosphereError, Outcome
 from ._mapping import is_ambiguous, outcome_of, to_error
 from ._pipeline import AttemptFailed, Pipeline
+from ._progress import Progress
 from ._retry import RetryPolicy
 from ._sequence import RequestTicket, Sequencer, explicit
 from ._status import Failure, read_failure
@@ -68,6 +69,7 @@ class Transport:
         clock: monotonic seconds.
         sleep: waits for so many seconds.
         actor: who calls; set once the agent is open.
+        progress: what the answers have told.
         renewed_at: when the newest successful call was sent, which renewed the agent's lease.
         coalesce: whether concurrent calls share a stream; bound to the running event loop then.
     """
@@ -79,6 +81,7 @@ class Transport:
     clock: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     sequencer: Sequencer = field(default_factory=Sequencer)
+    progress: Progress = field(default_factory=Progress)
     actor: types_pb2.Actor = field(default_factory=types_pb2.Actor)
     renewed_at: float = -math.inf
     closed: bool = False
@@ -116,7 +119,13 @@ class Transport:
     async def read(self, method: Method[Reply], request: Any, *, timeout: float | None, namespace: str) -> Reply:
         """Sends a call that changes nothing. ``request`` has a field ``call``."""
         request.call.actor.CopyFrom(self.actor)
-        return await self.invoke(method, request, timeout=self.deadline(timeout), namespace=namespace)
+        try:
+            reply = await self.invoke(method, request, timeout=self.deadline(timeout), namespace=namespace)
+        except NoosphereError as error:
+            self.progress.refused(namespace, error)
+            raise
+        self.progress.answered(namespace, reply)
+        return reply
 
     async def write(
         self,
@@ -152,7 +161,11 @@ class Transport:
             reply = await self.invoke(
                 method, request, timeout=seconds + wait, namespace=namespace, request_id=call_id, wait=wait
             )
+            self.progress.answered(namespace, reply)
             return reply, call_id
+        except NoosphereError as error:
+            self.progress.refused(namespace, error)
+            raise
         finally:
             # Answered, refused, out of time or cancelled: from here on nobody retries this call.
             if ticket is None:
