@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.api import Api
-from tests.support.clock import ManualClock
+from tests.support.clock import REST_SECONDS, ManualClock
 from tests.support.transport import HandlerTransport
 
 from noosphere.server.app import Engine, open_engine
@@ -47,7 +47,7 @@ class LocalServer:
         self.fatal: list[BaseException] = []
         self._folder = folder
         self._lives = 0
-        self._settings = {"durability": "os", "sweep_seconds": 3600, **settings}
+        self._settings = {"durability": "os", "sweep_seconds": REST_SECONDS, **settings}
         self._stack = contextlib.AsyncExitStack()
         self._engine: Engine | None = None
         self._api: Api | None = None
