@@ -166,6 +166,17 @@ async def test_store_time_never_goes_back_over_restarts_with_the_wall_clock_set_
     await failures(lab.store, put("x"), checks=[absent("short")])
 
 
+@pytest.mark.parametrize("passed_ms", [1, 500, 1_999, 2_000, 3_999])
+async def test_a_time_that_was_only_looked_at_does_not_come_again_after_a_crash(lab: StoreLab, passed_ms: int) -> None:
+    """Nothing was written since, so nothing on disk says how late it was."""
+    await write(lab.store, put("a"))
+    lab.advance(passed_ms)
+    seen_ms = lab.store.now_ms()
+    lab.set_wall_back(3_600_000)
+    await lab.crash()
+    assert lab.store.now_ms() >= seen_ms
+
+
 async def test_writers_in_the_same_millisecond_are_ordered_by_revision(lab: StoreLab) -> None:
     results = await asyncio.gather(*(write(lab.store, put(f"k{i}")) for i in range(50)))
     assert sorted(results) == list(range(min(results), min(results) + 50))

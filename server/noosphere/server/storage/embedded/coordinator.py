@@ -251,8 +251,8 @@ class EmbeddedCoordinator:
             change = ("INSERT OR REPLACE INTO policies VALUES (?, ?, ?)", (pattern.text, pattern.exact, text))
         table = self._make_table()
         await self._write([change, ("INSERT OR REPLACE INTO state VALUES ('config_version', ?)", (version,))])
-        if table.config_version > self._table.config_version:
-            self._table = table
+        # Calls end in the order in which they began.
+        self._table = table
         return version
 
     async def epochs(self) -> tuple[EpochRecord, ...]:
