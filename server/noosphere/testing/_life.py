@@ -1,0 +1,70 @@
+"""One life of a test's server: the real engine on its data folder, and the real gRPC server on its port."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from noosphere.server.app import Engine, open_engine
+from noosphere.server.config import Settings
+from noosphere.server.rpc.server import RpcServer
+
+from ._calls import ServerClock
+from ._plan import Plan
+from ._service import ObservedMemory
+from ._tape import TapedJournal
+
+HOST = "127.0.0.1"
+SWEEP_SECONDS = 3600.0
+"""The server's own sweeper all but rests: whoever moves time sweeps at the moments that count."""
+
+_DRAIN_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A server that answers calls.
+
+    Attributes:
+        engine: its services and store.
+        journal: what it has written.
+        port: where it listens.
+    """
+
+    engine: Engine
+    journal: TapedJournal
+    port: int
+    rpc: RpcServer
+
+    async def end(self, *, orderly: bool) -> None:
+        """Stops answering: in good order, or by breaking every connection."""
+        await self.rpc.stop(_DRAIN_SECONDS if orderly else 0)
+
+
+@asynccontextmanager
+async def life(
+    data: Path, workshop: Path, port: int, clock: ServerClock, plan: Plan, on_fatal: Callable[[BaseException], None]
+) -> AsyncIterator[Life]:
+    """Runs a server; the data folder is closed in order at the end.
+
+    Args:
+        data: the data folder.
+        workshop: a folder of this life's own, for what a crash needs.
+        port: where to listen; 0 lets the system choose.
+        clock: the source of time.
+        plan: what goes wrong.
+        on_fatal: called if the disk fails.
+    """
+    # Durability `os`: a test cuts the power by leaving commits out, not by pulling the plug.
+    settings = Settings(data=data, listen=f"{HOST}:0", durability="os", sweep_seconds=SWEEP_SECONDS)
+    journal = TapedJournal(data, workshop)
+    async with contextlib.AsyncExitStack() as stack:
+        engine = await stack.enter_async_context(open_engine(settings, clock=clock, journal=journal, on_fatal=on_fatal))
+        service = ObservedMemory(engine.memory, clock.calls, plan)
+        rpc = RpcServer(engine.memory, clock, enable_reflection=False, service=service)
+        bound = await rpc.start(f"{HOST}:{port}")
+        stack.push_async_callback(rpc.stop, 0)
+        yield Life(engine, journal, bound, rpc)

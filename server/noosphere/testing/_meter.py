@@ -1,0 +1,138 @@
+"""A gRPC channel that knows how many calls on it wait for their answers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+
+from noosphere.v1 import memory_service_pb2 as pb
+
+
+class Meter:
+    """Counts the calls of one client, alone or in pipelines.
+
+    Args:
+        changed: called, on any thread, whenever the number changes.
+
+    Attributes:
+        under_way: calls that were sent and not answered.
+    """
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self.under_way = 0
+        self._changed = changed
+
+    def add(self, count: int) -> None:
+        """Counts calls that begin, or with a negative number end."""
+        self.under_way += count
+        self._changed()
+
+
+class MeteredChannel(grpc.aio.Channel):
+    """Passes everything on to a real channel. Watches are not counted: nobody waits for their answers' end.
+
+    Args:
+        channel: the channel.
+        meter: where to count.
+        closed: called when the channel is closed.
+    """
+
+    def __init__(self, channel: grpc.aio.Channel, meter: Meter, closed: Callable[[], None]) -> None:
+        self._channel = channel
+        self._meter = meter
+        self._closed = closed
+
+    async def __aenter__(self) -> MeteredChannel:
+        return self
+
+    async def __aexit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
+        await self.close()
+
+    async def close(self, grace: float | None = None) -> None:
+        """Closes the channel."""
+        try:
+            await self._channel.close(grace)
+        finally:
+            self._closed()
+
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
+        """Returns the state of the connection."""
+        return self._channel.get_state(try_to_connect)
+
+    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
+        """Waits for another state of the connection."""
+        await self._channel.wait_for_state_change(last_observed_state)
+
+    async def channel_ready(self) -> None:
+        """Waits for the connection."""
+        await self._channel.channel_ready()
+
+    def unary_unary(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns a method whose calls are counted."""
+        method = self._channel.unary_unary(*args, **kwargs)
+
+        async def call(request: Any, **options: Any) -> Any:
+            self._meter.add(1)
+            try:
+                return await method(request, **options)
+            finally:
+                self._meter.add(-1)
+
+        return call
+
+    def unary_stream(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns a method as it is."""
+        return self._channel.unary_stream(*args, **kwargs)
+
+    def stream_unary(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns a method as it is."""
+        return self._channel.stream_unary(*args, **kwargs)
+
+    def stream_stream(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns a method; if it is the pipeline, the calls in it are counted."""
+        method = self._channel.stream_stream(*args, **kwargs)
+        return lambda *a, **k: _MeteredPipeline(method(*a, **k), self._meter)
+
+
+class _MeteredPipeline:
+    """A pipeline's stream, used by ``write`` and ``read``."""
+
+    def __init__(self, call: Any, meter: Meter) -> None:
+        self._call = call
+        self._meter = meter
+        self._under_way = 0
+        self._ended = False
+        call.add_done_callback(lambda _: self._end())
+
+    async def write(self, request: pb.PipelineRequest) -> None:
+        self._count(len(request.calls))
+        await self._call.write(request)
+
+    async def read(self) -> Any:
+        message = await self._call.read()
+        if isinstance(message, pb.PipelineResponse):
+            self._count(-len(message.replies))
+        return message
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        message = await self.read()
+        if message is grpc.aio.EOF:
+            raise StopAsyncIteration
+        return message
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._call, name)
+
+    def _count(self, calls: int) -> None:
+        if not self._ended:
+            self._under_way += calls
+            self._meter.add(calls)
+
+    def _end(self) -> None:
+        self._count(-self._under_way)
+        self._ended = True

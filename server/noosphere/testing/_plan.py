@@ -1,0 +1,187 @@
+"""What is to go wrong next: faults that wait for the call that they are meant for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from noosphere.consistency import Reason, Refusal
+from noosphere.v1 import memory_service_pb2 as pb
+
+from ._calls import Call, ServerClock
+
+_SERVICE = pb.DESCRIPTOR.services_by_name["MemoryService"]
+METHODS = frozenset(m.name for m in _SERVICE.methods if not m.client_streaming and not m.server_streaming)
+"""Methods whose calls are answered once, be it alone or in a pipeline."""
+
+CHANGING = frozenset(
+    {
+        *("Put", "Delete", "Merge", "Transact", "Commit", "ResolveConflict"),
+        *("ClaimNext", "Renew", "Release", "Complete", "Reserve", "CancelReservation"),
+    }
+)
+"""Methods whose calls carry a request id."""
+
+
+@dataclass(slots=True)
+class Which:
+    """The calls that a fault is meant for.
+
+    Attributes:
+        methods: by these names.
+        agent: of this agent; None for any.
+        left: how many of them.
+    """
+
+    methods: frozenset[str]
+    agent: str | None
+    left: int
+
+    def take(self, call: Call) -> bool:
+        """Counts a call; returns whether the fault is meant for it."""
+        if not self.left or call.method not in self.methods or self.agent not in (None, call.agent):
+            return False
+        self.left -= 1
+        return True
+
+    def describe(self, what: str) -> str:
+        """Returns what has not happened."""
+        name = next(iter(self.methods)) if len(self.methods) == 1 else "any call that changes something"
+        by = f" by {self.agent}" if self.agent is not None else ""
+        return f"{what} of {name}{by}" + (f", {self.left} times" if self.left > 1 else "")
+
+
+@dataclass(slots=True)
+class Delay:
+    """Calls that are held back, by the server's clock."""
+
+    which: Which
+    seconds: float
+
+    def __str__(self) -> str:
+        return self.which.describe(f"a delay of {self.seconds:g} s")
+
+
+@dataclass(slots=True)
+class LostReply:
+    """Calls that are executed and whose replies are lost."""
+
+    which: Which
+
+    def __str__(self) -> str:
+        return self.which.describe("a lost reply")
+
+
+@dataclass(slots=True)
+class Interference:
+    """What another agent does just before the next write of a key is looked at."""
+
+    namespace: str
+    key: str
+    rival: str
+    act: Callable[[], Awaitable[object]]
+
+    def __str__(self) -> str:
+        return f"{self.rival} coming before a write of {self.key!r} in {self.namespace}"
+
+
+class Plan:
+    """Faults that have not happened yet.
+
+    Args:
+        clock: the server's.
+
+    Attributes:
+        failed: what could not be made to go wrong.
+    """
+
+    def __init__(self, clock: ServerClock) -> None:
+        self._clock = clock
+        self._delays: list[Delay] = []
+        self._lost: list[LostReply] = []
+        self._interferences: list[Interference] = []
+        self._rivals: set[str] = set()
+        self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.failed: list[BaseException] = []
+
+    def add(self, fault: Delay | LostReply | Interference) -> None:
+        """Adds a fault behind those that are waiting."""
+        match fault:
+            case Delay():
+                self._delays.append(fault)
+            case LostReply():
+                self._lost.append(fault)
+            case Interference():
+                self._interferences.append(fault)
+                # Whoever makes trouble for others has none.
+                self._rivals.add(fault.rival)
+
+    @property
+    def unmet(self) -> tuple[str, ...]:
+        """What has not happened, in words."""
+        waiting = [*self._interferences, *self._lost, *self._delays]
+        return tuple(str(fault) for fault in waiting)
+
+    def begin_life(self) -> None:
+        """Holds calls back again, after :meth:`end_life`."""
+        self._stopping = asyncio.get_running_loop().create_future()
+
+    def end_life(self) -> None:
+        """Lets go of calls that are held back, because the server stops."""
+        self._stopping.set_result(None)
+
+    async def before(self, call: Call, request: Any) -> None:
+        """Does what is to happen before a call is executed.
+
+        Raises:
+            Refusal: DRAINING, if the server stops while the call is held back.
+        """
+        if call.agent in self._rivals:
+            return
+        for delay in self._due(self._delays, call):
+            await self._clock.wait(self._stopping, delay.seconds)
+            if self._stopping.done():
+                raise Refusal(Reason.DRAINING, "the server stops; the call was held back until then")
+        written = set(_written(call.method, request)) if self._interferences else set()
+        for meddling in [m for m in self._interferences if (m.namespace, m.key) in written]:
+            self._interferences.remove(meddling)
+            try:
+                await meddling.act()
+            except Exception as error:
+                error.add_note(f"while the test's server had {meddling}")
+                self.failed.append(error)
+
+    def after(self, call: Call) -> None:
+        """Does what is to happen once a call was executed.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE in place of a reply that is lost.
+        """
+        if call.agent not in self._rivals and self._due(self._lost, call):
+            # To a client this is what a connection that breaks is: nobody knows whether the call was executed.
+            raise Refusal(Reason.ENGINE_UNAVAILABLE, "the reply was lost, as the test wished")
+
+    def _due(self, faults: list[Any], call: Call) -> list[Any]:
+        found = [fault for fault in faults if fault.which.take(call)][:1]
+        faults[:] = [fault for fault in faults if fault.which.left]
+        return found
+
+
+def _written(method: str, request: Any) -> Iterator[tuple[str, str]]:
+    """Yields namespace and key of everything that a request writes, or whose version it compares."""
+    match method:
+        case "Put":
+            yield request.namespace, request.put.key
+        case "Delete":
+            yield request.namespace, request.delete.key
+        case "ResolveConflict":
+            yield request.namespace, request.key
+        case "Transact" | "Commit":
+            for operation in request.operations:
+                kind = operation.WhichOneof("kind")
+                if kind is not None:
+                    yield request.namespace, getattr(operation, kind).key
+            for compare in request.compares:
+                yield request.namespace, compare.key
