@@ -1,8 +1,10 @@
-"""Fixtures for pytest; a test suite asks for them by one line in its ``conftest.py``::
+"""Fixtures for pytest.
+
+A test suite asks for them by one line in its ``conftest.py``, and nobody pays for their import without asking::
 
     pytest_plugins = ["noosphere.testing.pytest_plugin"]
 
-They need pytest-asyncio. Nobody gets them, or pays for their import, without asking.
+They need pytest-asyncio.
 """
 
 from __future__ import annotations
