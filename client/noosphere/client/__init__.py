@@ -22,6 +22,7 @@ from noosphere.consistency import (
 )
 
 from ._board import Board
+from ._cache import NearCache
 from ._claim import Claim
 from ._client import Client, NamespaceState, ServerInfo, connect, new_request_id
 from ._conflict import (
@@ -51,6 +52,7 @@ from ._errors import (
     MergeTypeMismatch,
     NamespaceDeleted,
     NoosphereError,
+    NotCached,
     NotFound,
     Outcome,
     OutOfRange,
@@ -133,7 +135,9 @@ __all__ = [
     "NamespaceDeleted",
     "NamespacePolicy",
     "NamespaceState",
+    "NearCache",
     "NoosphereError",
+    "NotCached",
     "NotFound",
     "Order",
     "OutOfRange",

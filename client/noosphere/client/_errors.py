@@ -35,6 +35,7 @@
     ├── DeadlineExceeded                no answer in time
     ├── AckedWritesLost                 an acknowledged write did not survive: tell its owner
     ├── ServerError                     the server broke its contract
+    ├── NotCached                       a near cache cannot tell: read from the server
     ├── ClientClosed                    the call came after, or was cut off by, the end of the client
     ├── UnresolvedSiblings              a record has several values: use .values
     ├── ValueMismatch                   a value does not fit the model; .raw has its bytes
@@ -320,6 +321,13 @@ class ClientClosed(NoosphereError):
 
     default_reason = "CLIENT_CLOSED"
     default_code = "CANCELLED"
+
+
+class NotCached(NoosphereError, LookupError):
+    """A near cache cannot answer by its rules (it lags behind, is cut off, or does not fit): read from the server."""
+
+    default_reason = "NOT_CACHED"
+    default_code = "UNAVAILABLE"
 
 
 class UnresolvedSiblings(NoosphereError):

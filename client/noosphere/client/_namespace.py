@@ -10,6 +10,8 @@ from typing import Any, TypeVar, overload
 from noosphere.consistency import Scalar
 
 from ._board import Board
+from ._cache import BYTES_MAX, NearCache
+from ._causal import Consistency
 from ._key import Key
 from ._listing import PAGE_SIZE, HistoryEntry, list_history, list_records
 from ._operations import Compare, Operation, Seen, checked_key
@@ -54,30 +56,64 @@ class Namespace:
         return Board(self._space, codec_for(model), prefix)
 
     @overload
-    async def get(self, key: str, *, timeout: float | None = None) -> Record[Any] | None: ...
-    @overload
-    async def get(self, key: str, model: Model[T], *, timeout: float | None = None) -> Record[T] | None: ...
     async def get(
-        self, key: str, model: Model[Any] | None = None, *, timeout: float | None = None
+        self, key: str, *, consistency: Consistency = "linearizable", timeout: float | None = None
+    ) -> Record[Any] | None: ...
+    @overload
+    async def get(
+        self, key: str, model: Model[T], *, consistency: Consistency = "linearizable", timeout: float | None = None
+    ) -> Record[T] | None: ...
+    async def get(
+        self,
+        key: str,
+        model: Model[Any] | None = None,
+        *,
+        consistency: Consistency = "linearizable",
+        timeout: float | None = None,
     ) -> Record[Any] | None:
-        """Returns a key's record, None if it has no live value."""
-        record: Record[Any] = await self._space.read(codec_for(model), key, timeout)
+        """Returns a key's record, None if it has no live value.
+
+        Args:
+            key: the key.
+            model: how to read the value.
+            consistency: ``linearizable`` sees every write acknowledged before; ``causal`` at least what this
+                client has seen or was told of (:meth:`Client.observe`); ``stale`` whatever is near.
+            timeout: the deadline with all retries, in seconds; None for the client's default.
+
+        Raises:
+            AckedWritesLost: a causal read, and something that this client has seen did not survive.
+            NoosphereError: anything else, see the tree.
+        """
+        record: Record[Any] = await self._space.read(codec_for(model), key, timeout, consistency)
         return record if record.exists else None
 
     @overload
-    async def get_many(self, keys: Sequence[str], *, timeout: float | None = None) -> tuple[Record[Any], ...]: ...
+    async def get_many(
+        self, keys: Sequence[str], *, consistency: Consistency = "linearizable", timeout: float | None = None
+    ) -> tuple[Record[Any], ...]: ...
     @overload
     async def get_many(
-        self, keys: Sequence[str], model: Model[T], *, timeout: float | None = None
+        self,
+        keys: Sequence[str],
+        model: Model[T],
+        *,
+        consistency: Consistency = "linearizable",
+        timeout: float | None = None,
     ) -> tuple[Record[T], ...]: ...
     async def get_many(
-        self, keys: Sequence[str], model: Model[Any] | None = None, *, timeout: float | None = None
+        self,
+        keys: Sequence[str],
+        model: Model[Any] | None = None,
+        *,
+        consistency: Consistency = "linearizable",
+        timeout: float | None = None,
     ) -> tuple[Record[Any], ...]:
         """Returns the records of up to 256 keys, all at one head, in the order given.
 
-        Absent keys have a record too, without a value (``exists`` is False).
+        Absent keys have a record too, without a value (``exists`` is False). The arguments and errors are
+        those of :meth:`get`.
         """
-        return await self._space.read_many(codec_for(model), keys, timeout)
+        return await self._space.read_many(codec_for(model), keys, timeout, consistency)
 
     async def put(
         self,
@@ -173,6 +209,7 @@ class Namespace:
         keys_only: bool = False,
         claimed_only: bool = False,
         page_size: int = PAGE_SIZE,
+        consistency: Consistency = "linearizable",
         timeout: float | None = None,
     ) -> AsyncIterator[Record[Any]]: ...
     @overload
@@ -186,6 +223,7 @@ class Namespace:
         keys_only: bool = False,
         claimed_only: bool = False,
         page_size: int = PAGE_SIZE,
+        consistency: Consistency = "linearizable",
         timeout: float | None = None,
     ) -> AsyncIterator[Record[T]]: ...
     def list(
@@ -198,6 +236,7 @@ class Namespace:
         keys_only: bool = False,
         claimed_only: bool = False,
         page_size: int = PAGE_SIZE,
+        consistency: Consistency = "linearizable",
         timeout: float | None = None,
     ) -> AsyncIterator[Record[Any]]:
         """Lists live records in key order, page by page; a page is consistent, the whole list is not.
@@ -210,6 +249,7 @@ class Namespace:
             keys_only: leave the values out.
             claimed_only: only records under a live claim.
             page_size: records per call, 1 to 1,000.
+            consistency: how fresh each page must be, as in :meth:`get`.
             timeout: the deadline of each page with its retries, in seconds.
         """
         return list_records(
@@ -221,6 +261,7 @@ class Namespace:
             keys_only=keys_only,
             claimed_only=claimed_only,
             page_size=page_size,
+            consistency=consistency,
             timeout=timeout,
         )
 
@@ -319,6 +360,20 @@ class Namespace:
             patience=patience,
             snapshot_records_max=snapshot_records_max,
         )
+
+    def cached(self, *, bytes_max: int = BYTES_MAX) -> NearCache:
+        """Keeps a copy of the whole namespace in this process for the length of an ``async with`` block.
+
+        ::
+
+            async with namespace.cached() as fast:
+                plan = fast.get("plan", Plan)
+
+        Args:
+            bytes_max: how much memory the copy may take. A namespace that needs more is not cached: the
+                cache says so (``fits``), and reads go to the server.
+        """
+        return NearCache(self._space, bytes_max)
 
     def __repr__(self) -> str:
         return f"Namespace({self.name!r})"

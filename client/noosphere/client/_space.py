@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from noosphere.consistency import CODE_OF, Reason, Refusal, Scalar, check_namespace
 from noosphere.v1 import memory_service_pb2 as ms
 from noosphere.v1 import types_pb2 as pb
 
+from ._causal import Consistency
 from ._conflict import Conflict
 from ._errors import FailedPart, InvalidArgument, NoosphereError, ServerError, TransactionFailed
 from ._mapping import CONFLICTS, to_error
@@ -32,6 +33,9 @@ from ._status import Failure
 from ._transport import Transport
 from ._values import JSON, Codec, Payload
 from ._wire import from_payload, local_refusal, to_dots
+
+if TYPE_CHECKING:
+    from ._cache import NearCache
 
 T = TypeVar("T")
 
@@ -100,13 +104,24 @@ class Space:
         except Refusal as refusal:
             raise local_refusal(refusal) from None
 
-    async def read(self, codec: Codec[T], key: str, timeout: float | None) -> Record[T]:
+    async def read(
+        self, codec: Codec[T], key: str, timeout: float | None, consistency: Consistency = "linearizable"
+    ) -> Record[T]:
         """Reads a key, absent or not."""
+        if consistency != "linearizable" and (cache := self.cache) is not None:
+            found = cache.find(codec, checked_key(key), consistency)
+            if found is not None:
+                return found
         request = ms.GetRequest(namespace=self.name, key=checked_key(key))
         reply: ms.GetResponse = await self.transport.read(
             self.transport.stub.Get, request, timeout=timeout, namespace=self.name
         )
         return Record(self, codec, reply.record, reply.head)
+
+    @property
+    def cache(self) -> NearCache | None:
+        """The open near cache of this namespace."""
+        return self.transport.caches.get(self.name)
 
     async def read_many(self, codec: Codec[T], keys: Sequence[str], timeout: float | None) -> tuple[Record[T], ...]:
         """Reads several keys at one head."""

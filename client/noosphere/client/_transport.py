@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import grpc
 
@@ -21,6 +21,9 @@ from ._progress import Progress
 from ._retry import RetryPolicy
 from ._sequence import RequestTicket, Sequencer, explicit
 from ._status import Failure, read_failure
+
+if TYPE_CHECKING:
+    from ._cache import NearCache
 
 LOG = logging.getLogger("noosphere.client")
 
@@ -72,6 +75,7 @@ class Transport:
         progress: what the answers have told.
         renewed_at: when the newest successful call was sent, which renewed the agent's lease.
         coalesce: whether concurrent calls share a stream; bound to the running event loop then.
+        caches: the open near caches by namespace.
     """
 
     channel: grpc.aio.Channel
@@ -86,6 +90,7 @@ class Transport:
     renewed_at: float = -math.inf
     closed: bool = False
     coalesce: bool = False
+    caches: dict[str, NearCache] = field(default_factory=dict)
     stub: memory_service_pb2_grpc.MemoryServiceAsyncStub = field(init=False)
     _pipeline: Pipeline | None = field(init=False)
 

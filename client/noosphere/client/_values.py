@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
 
 from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from noosphere.consistency import Encoding
 
@@ -157,6 +158,11 @@ def load_json(data: bytes | str) -> Any:
     Raises:
         ValueMismatch: it is not JSON.
     """
+    try:
+        return from_json(data)
+    except ValueError:
+        # Quick and stricter than the standard library, which decides about what it refuses.
+        pass
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

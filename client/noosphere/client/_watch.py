@@ -9,6 +9,8 @@ missing. It reads one message ahead at most, so gRPC's flow control is its buffe
 from __future__ import annotations
 
 import asyncio
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Generic, Literal, TypeVar
@@ -81,6 +83,8 @@ class Watch(Generic[T]):
         snapshot: bool,
         patience: float,
         snapshot_records_max: int,
+        snapshot_bytes_max: float = math.inf,
+        on_failure: Callable[[], None] | None = None,
     ) -> None:
         if sum((resume is not None, after is not None, snapshot)) > 1:
             raise InvalidArgument("resume: give one of resume, after and snapshot at most")
@@ -95,8 +99,11 @@ class Watch(Generic[T]):
         self._snapshot_kind: Literal["snapshot", "reset"] = "snapshot"
         self._patience = patience
         self._snapshot_records_max = snapshot_records_max
+        self._snapshot_bytes_max = snapshot_bytes_max
+        self._on_failure = on_failure
         self._delivered = 0
         self._collected: list[types_pb2.Record] = []
+        self._collected_bytes = 0
         self._failures = 0
         self._trouble_since = 0.0
         self._delay = 0.0
@@ -180,6 +187,11 @@ class Watch(Generic[T]):
 
     def _collect(self, message: ms.WatchResponse) -> WatchBatch[T] | None:
         self._collected.extend(message.snapshot.records)
+        self._collected_bytes += message.ByteSize()
+        if self._collected_bytes > self._snapshot_bytes_max:
+            raise LimitExceeded(
+                f"snapshot: more than {self._snapshot_bytes_max} bytes below {self._collection!r} in {self._space.name}"
+            )
         if len(self._collected) > self._snapshot_records_max:
             raise LimitExceeded(
                 f"snapshot: more than {self._snapshot_records_max} records below {self._collection!r} in "
@@ -187,7 +199,8 @@ class Watch(Generic[T]):
             )
         if not message.snapshot.last:
             return None
-        records, self._collected = self._collected, []
+        records = self._collected
+        self._forget_collected()
         events = tuple(
             ChangeEvent(
                 record.key,
@@ -213,7 +226,10 @@ class Watch(Generic[T]):
         """Goes back to a snapshot, which will be delivered as ``reset``."""
         self._resume, self._after, self._snapshot = None, None, True
         self._snapshot_kind = "reset"
-        self._collected = []
+        self._forget_collected()
+
+    def _forget_collected(self) -> None:
+        self._collected, self._collected_bytes = [], 0
 
     def _after_failure(self, failure: Failure) -> WatchBatch[T] | None:
         """Prepares to continue after a failed stream.
@@ -224,7 +240,7 @@ class Watch(Generic[T]):
         Raises:
             NoosphereError: the watch cannot continue.
         """
-        self._collected = []
+        self._forget_collected()
         if failure.reason == Reason.COMPACTED:
             self._begin_anew()
             return None
@@ -292,6 +308,8 @@ class Watch(Generic[T]):
         if self._failures == 0:
             self._trouble_since = transport.clock()
         self._failures += 1
+        if self._on_failure is not None:
+            self._on_failure()
         self._delay = failure.retry_delay or 0.0
         if transport.clock() - self._trouble_since > self._patience:
             raise Unavailable(
