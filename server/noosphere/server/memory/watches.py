@@ -125,7 +125,8 @@ class Watches:
                 async with aclosing(self._follow(call, ref, collection, cursor, until=horizon)) as messages:
                     async for message in messages:
                         cursor = message.resume.revision if message.resume is not None else cursor
-                        yield _without_delivered(message, delivered)
+                        if (left := _without_delivered(message, delivered)) is not None:
+                            yield left
         elif start == WatchStart():
             # Without it a watcher that is cut off before the first change would not know where to resume.
             yield WatchMessage(Bookmark(False), ResumePoint(ref.storage_id, cursor), view.head)
@@ -246,9 +247,10 @@ class Watches:
         return whole._replace(changes=tuple(c for c in whole.changes if c.key.startswith(collection)))
 
 
-def _without_delivered(message: WatchMessage, delivered: dict[str, int]) -> WatchMessage:
+def _without_delivered(message: WatchMessage, delivered: dict[str, int]) -> WatchMessage | None:
     event = message.event
     if not isinstance(event, BatchView):
         return message
     left = tuple(c for c in event.changes if event.revision > delivered.get(c.key, 0))
-    return message._replace(event=event._replace(changes=left) if left else Bookmark(False))
+    # Nothing is sent for a revision of which nothing is left: a bookmark would vouch for everything up to the head.
+    return message._replace(event=event._replace(changes=left)) if left else None
