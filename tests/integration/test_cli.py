@@ -402,6 +402,16 @@ def test_a_demo_leaves_a_history_that_can_be_checked(cli: Cli, demo: tuple[Done,
     assert (missing.code, missing.error) == (2, "/nowhere: No such file or directory")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [(["check", "absent"], "UNREADABLE_HISTORY"), (["demo", "absent.md"], "UNUSABLE_INPUT")],
+)
+def test_what_demo_and_check_fail_of_has_the_shape_of_every_error(cli: Cli, arguments: list[str], reason: str) -> None:
+    error = cli.run(*arguments, "--json").json_error
+    holds(shapes.ErrorShape, error)
+    assert (error["reason"], error["exit_code"]) == (reason, 2)
+
+
 def test_a_false_history_is_found_out(cli: Cli, demo: tuple[Done, Path], tmp_path: Path) -> None:
     lines = demo[1].read_text().splitlines(keepends=True)
     # A server that had never made this write could not have given the answers that follow.

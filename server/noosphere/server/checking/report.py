@@ -1,4 +1,4 @@
-"""What ``noosphere check`` prints, and its exit code."""
+"""What ``noosphere check`` prints."""
 
 from __future__ import annotations
 
@@ -11,21 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from .check import check_history
-from .reader import HistoryError
 from .verdict import Figures, Status, Verdict
 
 PLAIN_COLUMNS = 110
 
-EXIT_VALID = 0
-EXIT_UNREADABLE = 2
-EXIT_NOT_VALID = 5
-"""The history is invalid or could not be decided."""
-
 _STYLE = {Status.VALID: "bold green", Status.INVALID: "bold red", Status.UNDECIDED: "bold yellow"}
 
 
-def run_check(path: Path | str, json: bool = False, console: Console | None = None) -> int:
-    """Judges a history and prints the verdict on stdout, errors on stderr.
+def run_check(path: Path | str, json: bool = False, console: Console | None = None) -> bool:
+    """Judges a history and prints the verdict on stdout.
 
     Args:
         path: the history.
@@ -33,24 +27,19 @@ def run_check(path: Path | str, json: bool = False, console: Console | None = No
         console: where the text goes; stdout if None.
 
     Returns:
-        0 if the history is valid, 5 if it is invalid or undecided, 2 if it cannot be read.
+        Whether the history is valid; one that could not be decided is not.
+
+    Raises:
+        HistoryError: it cannot be read; the message is one line.
     """
-    try:
-        verdict = check_history(path)
-    except HistoryError as error:
-        if json:
-            document = {"error": {"reason": "UNREADABLE_HISTORY", "message": str(error)}}
-            print(jsonlib.dumps(document, ensure_ascii=False), file=sys.stderr)
-        else:
-            print(f"noosphere: error: {error}", file=sys.stderr)
-        return EXIT_UNREADABLE
+    verdict = check_history(path)
     if json:
         print(jsonlib.dumps(verdict.as_dict(), ensure_ascii=False), flush=True)
     else:
         # Off a terminal nobody's window decides where lines break.
         width = None if sys.stdout.isatty() else PLAIN_COLUMNS
         print_verdict(verdict, console or Console(highlight=False, width=width))
-    return EXIT_VALID if verdict.ok else EXIT_NOT_VALID
+    return verdict.ok
 
 
 def print_verdict(verdict: Verdict, console: Console) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from .common import JsonOption, common
-from .exits import usage
+from .exits import CliError, ExitCode, usage
+from .session import cli_error
 
 app = typer.Typer()
 
@@ -61,7 +64,9 @@ def demo(
         )
     except ValueError as error:
         raise usage(f"--{error}") from None
-    raise typer.Exit(run_demo(settings, options.as_json))
+    with _demo_errors():
+        holds = run_demo(settings, options.as_json)
+    raise typer.Exit(ExitCode.OK if holds else ExitCode.CHECK_FAILED)
 
 
 @app.command()
@@ -74,6 +79,34 @@ def check(
 
     Exit code 0: valid; 5: a violation, or undecided; 2: the file cannot be read.
     """
-    from noosphere.server.checking import run_check
+    from noosphere.server.checking import HistoryError, run_check
 
-    raise typer.Exit(run_check(history, common(ctx, as_json=as_json).as_json))
+    try:
+        valid = run_check(history, common(ctx, as_json=as_json).as_json)
+    except HistoryError as error:
+        raise CliError(ExitCode.USAGE, str(error), "UNREADABLE_HISTORY") from None
+    raise typer.Exit(ExitCode.OK if valid else ExitCode.CHECK_FAILED)
+
+
+@contextmanager
+def _demo_errors() -> Iterator[None]:
+    """Turns what can end a demo into the command's errors.
+
+    Raises:
+        CliError: one of those.
+    """
+    from noosphere.client import NoosphereError
+    from noosphere.server.demo import DemoError, DemoInterrupted, InputError, ServerUnreachable
+
+    try:
+        yield
+    except (InputError, OSError) as error:
+        raise CliError(ExitCode.USAGE, str(error), "UNUSABLE_INPUT") from None
+    except ServerUnreachable as error:
+        raise CliError(ExitCode.UNREACHABLE, str(error), "UNAVAILABLE") from None
+    except DemoInterrupted as error:
+        raise CliError(ExitCode.INTERRUPTED, str(error), "INTERRUPTED") from None
+    except DemoError as error:
+        raise CliError(ExitCode.CANNOT_SERVE, str(error), "DEMO_FAILED") from None
+    except NoosphereError as error:
+        raise cli_error(error) from None

@@ -32,7 +32,7 @@ Exit codes:
   2    wrong usage or configuration
   3    the server cannot start or had to stop
   4    no answer from a server in time; a write may or may not have happened
-  5    a check found a violation
+  5    a check found a violation, or could not decide
   70   a bug in noosphere
   130  interrupted
 """

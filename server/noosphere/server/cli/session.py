@@ -32,7 +32,7 @@ def call(coroutine: Coroutine[Any, Any, T]) -> T:
     try:
         return asyncio.run(coroutine)
     except NoosphereError as error:
-        raise _to_cli_error(error) from None
+        raise cli_error(error) from None
 
 
 @asynccontextmanager
@@ -49,7 +49,8 @@ async def connected(options: Common) -> AsyncIterator[Client]:
         yield client
 
 
-def _to_cli_error(error: NoosphereError) -> CliError:
+def cli_error(error: NoosphereError) -> CliError:
+    """Returns a failed call as the command's error."""
     from noosphere.client import Conflict, DeadlineExceeded, Unavailable
 
     code = ExitCode.UNREACHABLE if isinstance(error, (Unavailable, DeadlineExceeded)) else ExitCode.REFUSED

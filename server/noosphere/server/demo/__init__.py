@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from .command import run_demo
+from .processes import DemoError, DemoInterrupted, ServerUnreachable
 from .settings import DemoSettings
+from .text import InputError
 
-__all__ = ["DemoSettings", "run_demo"]
+__all__ = ["DemoError", "DemoInterrupted", "DemoSettings", "InputError", "ServerUnreachable", "run_demo"]

@@ -27,6 +27,10 @@ class ServerUnreachable(DemoError):
     """The given server does not answer."""
 
 
+class DemoInterrupted(DemoError):
+    """Somebody pressed Ctrl-C or sent SIGTERM."""
+
+
 @asynccontextmanager
 async def own_server(folder: Path) -> AsyncIterator[str]:
     """Runs ``noosphere serve`` on a free port of the loopback interface; gives its address.
