@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 import grpc
 
@@ -16,15 +17,18 @@ from noosphere.consistency import NamespacePolicy
 from noosphere.v1 import memory_service_pb2 as ms
 
 from ._agent import check_agent, close_agent, keep_agent, open_agent, random_agent
+from ._local import surroundings_of
 from ._namespace import Namespace
 from ._retry import RetryPolicy
 from ._space import Space
-from ._transport import CHANNEL_OPTIONS, Transport
+from ._transport import CHANNEL_OPTIONS, Method, Transport
 from ._wire import from_policy, span_seconds, to_policy, to_time
 
 SERVER_DEFAULT = "127.0.0.1:7443"
 SERVER_VARIABLE = "NOOSPHERE_SERVER"
 TIMEOUT_DEFAULT = 5.0
+
+Reply = TypeVar("Reply")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,11 @@ class Client:
         return self._transport.server
 
     @property
+    def channel(self) -> grpc.aio.Channel:
+        """The client's channel, for stubs whose methods :meth:`call` calls."""
+        return self._transport.channel
+
+    @property
     def private(self) -> Namespace:
         """The agent's own namespace."""
         return self.namespace(f"agents/{self.agent}")
@@ -141,6 +150,25 @@ class Client:
             timedelta(seconds=span_seconds(reply.agent_lease)),
         )
 
+    async def call(
+        self, method: Method[Reply], request: Any, *, changes: bool = False, timeout: float | None = None
+    ) -> Reply:
+        """Calls a method of the server for which this class has none, e.g. of the ``AdminService``.
+
+        Deadline, retries and exceptions are those of every call. A retry may execute again what a lost
+        reply has told already, so only methods that can bear that belong here.
+
+        Args:
+            method: a method of a stub on :attr:`channel`.
+            request: its request.
+            changes: whether the call may change something, so that a failure may leave that unknown.
+            timeout: the deadline with all retries, in seconds.
+        """
+        # There is no request id; the empty text stands for one, so that an error admits what may have happened.
+        return await self._transport.invoke(
+            method, request, timeout=self._transport.deadline(timeout), request_id="" if changes else None
+        )
+
     def __repr__(self) -> str:
         return f"Client({self.actor!r} at {self.server})"
 
@@ -177,13 +205,18 @@ async def connect(
     if agent is not None:
         check_agent(agent)
     address = server or os.environ.get(SERVER_VARIABLE) or SERVER_DEFAULT
+    name = agent or random_agent()
     own = channel is None
+    if own and (local := surroundings_of(address, name)) is not None:
+        channel, retry = local.channel, retry or local.retry
+        clock, sleep = local.clock, local.sleep
+    else:
+        clock, sleep = asyncio.get_running_loop().time, asyncio.sleep
     used = channel if channel is not None else grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-    loop = asyncio.get_running_loop()
-    transport = Transport(used, address, timeout, retry or RetryPolicy(), loop.time, coalesce=coalesce)
+    transport = Transport(used, address, timeout, retry or RetryPolicy(), clock, sleep, coalesce=coalesce)
     try:
         transport.deadline(timeout)
-        lease = await open_agent(transport, agent or random_agent(), takeover=takeover or agent is None)
+        lease = await open_agent(transport, name, takeover=takeover or agent is None)
         keeper = asyncio.create_task(keep_agent(transport, lease), name=f"keep {transport.actor_name}")
         try:
             yield Client(transport)

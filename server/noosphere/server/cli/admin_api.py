@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import UTC
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from noosphere.client import Client, ConflictPolicy
 from noosphere.v1 import admin_service_pb2 as pb
@@ -24,15 +24,14 @@ class AdminApi:
     """Administration of the server that a client is connected to. Methods raise ``NoosphereError``."""
 
     def __init__(self, client: Client) -> None:
-        # The client's own way to the server, so that deadlines, retries and the table of errors exist once.
-        self._transport = client._transport
-        self._stub = AdminServiceStub(self._transport.channel)
+        self._call = client.call
+        self._stub = AdminServiceStub(client.channel)
 
     async def namespaces(self, prefix: str, *, show_deleted: bool) -> AsyncIterator[NamespaceShape]:
         """Yields namespaces by name."""
         request = pb.ListNamespacesRequest(prefix=prefix, page_size=PAGE_SIZE, show_deleted=show_deleted)
         while True:
-            reply: pb.ListNamespacesResponse = await self._invoke(self._stub.ListNamespaces, request)
+            reply = await self._call(self._stub.ListNamespaces, request)
             for info in reply.namespaces:
                 yield namespace_data(info)
             if not reply.next_page_token:
@@ -41,31 +40,23 @@ class AdminApi:
 
     async def namespace(self, name: str) -> NamespaceShape:
         """Returns a namespace, deleted or not."""
-        reply: pb.GetNamespaceResponse = await self._invoke(
-            self._stub.GetNamespace, pb.GetNamespaceRequest(namespace=name)
-        )
+        reply = await self._call(self._stub.GetNamespace, pb.GetNamespaceRequest(namespace=name))
         return namespace_data(reply.namespace)
 
     async def delete(self, name: str, expected_head: int | None) -> DeletedShape:
         """Deletes a namespace; with ``expected_head`` only if that is its newest revision."""
         request = pb.DeleteNamespaceRequest(namespace=name, expected_head=expected_head)
-        # The call has no id. The empty text stands for one, so that an error admits that it may have happened.
-        reply: pb.DeleteNamespaceResponse = await self._invoke(self._stub.DeleteNamespace, request, request_id="")
+        reply = await self._call(self._stub.DeleteNamespace, request, changes=True)
         return {"namespace": name, "head": str(reply.head), "record_count": reply.record_count}
 
     async def stats(self) -> StatsShape:
         """Returns how much is stored and how the server is doing."""
-        reply: pb.GetStatsResponse = await self._invoke(self._stub.GetStats, pb.GetStatsRequest())
-        return stats_data(reply)
+        return stats_data(await self._call(self._stub.GetStats, pb.GetStatsRequest()))
 
     async def epochs(self) -> list[EpochShape]:
         """Returns the epochs, oldest first."""
-        reply: pb.ListEpochsResponse = await self._invoke(self._stub.ListEpochs, pb.ListEpochsRequest())
+        reply = await self._call(self._stub.ListEpochs, pb.ListEpochsRequest())
         return [epoch_data(epoch) for epoch in reply.epochs]
-
-    async def _invoke(self, method: Any, request: Any, *, request_id: str | None = None) -> Any:
-        timeout = self._transport.deadline(None)
-        return await self._transport.invoke(method, request, timeout=timeout, request_id=request_id)
 
 
 def policy_name(number: int) -> str:
