@@ -8,7 +8,7 @@ written" survives a slow model call.
 
 from __future__ import annotations
 
-import json
+import struct
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from types import MappingProxyType
@@ -16,9 +16,13 @@ from typing import NamedTuple
 
 from .errors import Refusal, invalid, too_large
 from .limits import GUARDS_MAX, READ_SET_ENTRIES_MAX, READ_SET_NAMESPACES_MAX
-from .names import check_collection, check_key
+from .names import check_collection, check_key, check_namespace
 from .revision import NEVER_MS, REVISION_MAX
-from .tokens import TokenKind, seal, unseal
+from .tokens import TOKEN_BYTES_MAX, TokenKind, seal, unseal
+
+_NAMESPACE = struct.Struct(">HQHH")
+_KEY = struct.Struct(">HQQ")
+_COLLECTION = struct.Struct(">HBQQ")
 
 
 class StampMode(StrEnum):
@@ -57,23 +61,31 @@ class NamespaceSeen(NamedTuple):
     keys: Mapping[str, KeySeen] = MappingProxyType({})
     collections: Mapping[tuple[str, StampMode], CollectionSeen] = MappingProxyType({})
 
+    def revisions(self) -> Iterator[int]:
+        """Yields every revision that is named; each may have been lost."""
+        yield self.revision
+        yield from (seen.version for seen in self.keys.values())
+        yield from (seen.stamp for seen in self.collections.values())
+
 
 class Guard(NamedTuple):
     """What must not have changed: one key, or everything below a collection (``prefix`` ends in ``/``).
 
-    The empty prefix guards everything that was read; an empty namespace means any.
+    The empty prefix guards everything that was read; an empty namespace means any. A list of a collection
+    records no keys, so a guard also covers every list that contains what it names: the whole of it.
     """
 
     prefix: str
     namespace: str = ""
 
     def covers(self, namespace: str, name: str) -> bool:
-        """Tells whether a key or collection is guarded."""
+        """Tells whether a key, or a collection that was listed, is guarded."""
         if self.namespace and self.namespace != namespace:
             return False
-        if not self.prefix or self.prefix.endswith("/"):
-            return name.startswith(self.prefix)
-        return name == self.prefix
+        prefix = self.prefix
+        if not prefix or name == prefix or (prefix.endswith("/") and name.startswith(prefix)):
+            return True
+        return (not name or name.endswith("/")) and prefix.startswith(name)
 
     def check(self) -> None:
         """Checks the guard's form.
@@ -85,6 +97,8 @@ class Guard(NamedTuple):
             check_collection(self.prefix, "guards.prefix")
         elif self.prefix:
             check_key(self.prefix, "guards.prefix")
+        if self.namespace:
+            check_namespace(self.namespace)
 
 
 EVERYTHING = (Guard(""),)
@@ -147,20 +161,11 @@ class ReadSet(NamedTuple):
         }
         return ReadSet({name: part for name, part in parts.items() if part.keys or part.collections})
 
-    @property
-    def not_after_ms(self) -> int:
-        """The earliest end of life among everything in the set, ``NEVER_MS`` if nothing ends."""
-        ends = [s.expires_at_ms for part in self.namespaces.values() for s in part.keys.values()]
-        ends += [s.expires_at_ms for part in self.namespaces.values() for s in part.collections.values()]
-        return min(ends, default=NEVER_MS)
-
     def revisions_of(self, namespace: str) -> Iterator[int]:
         """Yields every revision of ``namespace`` that the set names."""
         part = self.namespaces.get(namespace)
         if part is not None:
-            yield part.revision
-            yield from (seen.version for seen in part.keys.values())
-            yield from (seen.stamp for seen in part.collections.values())
+            yield from part.revisions()
 
     def advanced(
         self,
@@ -219,17 +224,25 @@ def check_guards(guards: tuple[Guard, ...]) -> None:
 
 
 def encode_read_set(read_set: ReadSet) -> bytes:
-    """Returns the token of a read set."""
-    body = [
-        [
-            namespace,
-            part.revision,
-            [[key, *seen] for key, seen in part.keys.items()],
-            [[collection, mode.value, *seen] for (collection, mode), seen in part.collections.items()],
-        ]
-        for namespace, part in read_set.namespaces.items()
-    ]
-    return seal(TokenKind.READ_SET, json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode())
+    """Returns the token of a read set. Its size does not depend on the revisions, so advancing never breaks it.
+
+    Raises:
+        Refusal: VALUE_TOO_LARGE.
+    """
+    parts: list[bytes] = []
+    for namespace, part in read_set.namespaces.items():
+        text = namespace.encode()
+        parts.append(_NAMESPACE.pack(len(text), part.revision, len(part.keys), len(part.collections)) + text)
+        for key, (version, ends_ms) in part.keys.items():
+            text = key.encode()
+            parts.append(_KEY.pack(len(text), version, ends_ms) + text)
+        for (collection, mode), (stamp, ends_ms) in part.collections.items():
+            text = collection.encode()
+            parts.append(_COLLECTION.pack(len(text), mode is StampMode.MEMBERS, stamp, ends_ms) + text)
+    token = seal(TokenKind.READ_SET, b"".join(parts))
+    if len(token) > TOKEN_BYTES_MAX:
+        raise too_large("read_set_token", len(token), TOKEN_BYTES_MAX)
+    return token
 
 
 def decode_read_set(token: bytes, field_name: str = "read_set_token") -> ReadSet:
@@ -240,25 +253,69 @@ def decode_read_set(token: bytes, field_name: str = "read_set_token") -> ReadSet
     """
     payload = unseal(TokenKind.READ_SET, token, field_name)
     try:
-        read_set = NOTHING_READ
-        for namespace, revision, keys, collections in json.loads(payload):
-            part = NamespaceSeen(
-                _number(revision),
-                {str(key): KeySeen(_number(version), _number(end)) for key, version, end in keys},
-                {
-                    (str(name), StampMode(mode)): CollectionSeen(_number(stamp), _number(end))
-                    for name, mode, stamp, end in collections
-                },
-            )
-            read_set = read_set._with(str(namespace), part)
-    except Refusal:
-        raise
-    except (ValueError, TypeError, RecursionError):
+        namespaces = dict(_Reader(payload).namespaces())
+    except (ValueError, struct.error, Refusal):
         raise invalid(field_name, "is damaged or not a token") from None
-    return read_set
+    if len(namespaces) > READ_SET_NAMESPACES_MAX:
+        raise too_large(field_name, len(namespaces), READ_SET_NAMESPACES_MAX, "namespaces")
+    entries = sum(len(part.keys) + len(part.collections) for part in namespaces.values())
+    if entries > READ_SET_ENTRIES_MAX:
+        raise too_large(field_name, entries, READ_SET_ENTRIES_MAX, "entries")
+    return ReadSet(namespaces)
 
 
-def _number(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= REVISION_MAX:
-        raise ValueError(f"{value!r} is not a revision")
-    return value
+class _Reader:
+    """Takes a token's payload apart; every name in it is one that a caller may use."""
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+        self._at = 0
+
+    def namespaces(self) -> Iterator[tuple[str, NamespaceSeen]]:
+        """Yields what was seen, by namespace.
+
+        Raises:
+            ValueError, struct.error, Refusal: the payload is none that was made by :func:`encode_read_set`.
+        """
+        names: set[str] = set()
+        while self._at < len(self._payload):
+            size, revision, key_count, collection_count = self._numbers(_NAMESPACE)
+            namespace = self._text(size)
+            check_namespace(namespace)
+            if namespace in names:
+                raise ValueError(namespace)
+            names.add(namespace)
+            keys = dict(self._key() for _ in range(key_count))
+            collections = dict(self._collection() for _ in range(collection_count))
+            if len(keys) < key_count or len(collections) < collection_count:
+                raise ValueError(namespace)
+            yield namespace, NamespaceSeen(revision, keys, collections)
+
+    def _key(self) -> tuple[str, KeySeen]:
+        size, version, ends_ms = self._numbers(_KEY)
+        key = self._text(size)
+        check_key(key)
+        return key, KeySeen(version, ends_ms)
+
+    def _collection(self) -> tuple[tuple[str, StampMode], CollectionSeen]:
+        size, mode, stamp, ends_ms = self._numbers(_COLLECTION)
+        if mode > 1:
+            raise ValueError(mode)
+        collection = self._text(size)
+        check_collection(collection)
+        return (collection, StampMode.MEMBERS if mode else StampMode.CHANGED), CollectionSeen(stamp, ends_ms)
+
+    def _numbers(self, form: struct.Struct) -> tuple[int, ...]:
+        numbers = form.unpack_from(self._payload, self._at)
+        if max(numbers) > REVISION_MAX:
+            raise ValueError(numbers)
+        self._at += form.size
+        return numbers
+
+    def _text(self, size: int) -> str:
+        end = self._at + size
+        if end > len(self._payload):
+            raise ValueError(size)
+        text = self._payload[self._at : end].decode()
+        self._at = end
+        return text

@@ -103,8 +103,12 @@ class Record(NamedTuple):
 
     @property
     def next_expiry_ms(self) -> int:
-        """When the first live value ends, ``NEVER_MS`` if none does."""
+        """When the first value ends whose end is not committed yet, ``NEVER_MS`` if none does."""
         return min((s.expires_at_ms for s in self.siblings if s.data is not None), default=NEVER_MS)
+
+    def ends_ms(self, now_ms: int) -> int:
+        """Returns when the first of the values ends that are alive at store time ``now_ms``, else ``NEVER_MS``."""
+        return min((s.expires_at_ms for s in self.siblings if s.live(now_ms)), default=NEVER_MS)
 
     def at(self, revision: int) -> Record:
         """Returns the record with revision 0 replaced by that of the commit that wrote it."""

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from noosphere.consistency import Record, check_collection
+from noosphere.consistency import check_collection
 
 from .codec import decode_entry
-from .core import Core, deleted, located
-from .internal import CONFLICTS
+from .core import Core, check_tokens, deleted, located
+from .internal import CONFLICTS, decode_queue_entry, queue_key
 from .reads import check_page_size
 from .types import Call, RecordView
 
+_SCAN_STEP = 128
 _SCANNED_MAX = 10_000
+"""Most entries that one page looks through for matches; the page may then be empty, with a next token."""
 
 
 class PendingConflict(NamedTuple):
@@ -52,39 +54,41 @@ class Conflicts:
         check_collection(collection)
         size = check_page_size(page_size)
         self._core.admit_reader(call, namespace)
+        store = self._core.store
         ref = await self._core.locate(namespace)
         found: list[PendingConflict] = []
         cursor, scanned = after, 0
         while True:
-            page = await self._core.store.scan(ref, CONFLICTS, after=cursor, limit=size)
+            page = await store.scan(ref, CONFLICTS, after=cursor, limit=max(size, _SCAN_STEP))
             if page.view.deleted:
                 newer = await self._core.relocate(ref)
                 if newer is None:
                     raise located(deleted(namespace), namespace, page.view.head)
                 ref, cursor = newer, None
                 continue
-            head, now_ms = page.view.head, page.view.now_ms
-            keys = tuple(entry.data.decode() for entry in page.entries)
-            read = await self._core.store.read(ref, keys)
-            for position, (entry, key, stored) in enumerate(zip(page.entries, keys, read.entries, strict=True)):
-                cursor = entry.key
-                scanned += 1
+            queued = [(entry.key, decode_queue_entry(entry.data)) for entry in page.entries]
+            queued = [(name, entry) for name, entry in queued if entry.key.startswith(collection)]
+            read = await store.read(ref, tuple(entry.key for _, entry in queued))
+            head, now_ms = read.view.head, read.view.now_ms
+            check_tokens(call, namespace, read.view)
+            for (name, entry), stored in zip(queued, read.entries, strict=True):
+                cursor = name
                 record = decode_entry(stored)
-                # Siblings may have ended, or been resolved between the two reads.
-                if record is None or len(record.live(now_ms)) < 2 or not key.startswith(collection):
+                # Between the two reads the conflict may have been resolved, and another one begun further down.
+                # Values may also have ended that were not swept yet.
+                if record is None or record.queued is None or queue_key(record.queued) != name:
                     continue
-                since = second_dot(record, now_ms)
-                found.append(PendingConflict(RecordView(key, record, now_ms, head), *since))
+                if len(record.live(now_ms)) < 2:
+                    continue
+                view = RecordView(entry.key, record, now_ms, head)
+                found.append(PendingConflict(view, record.queued[0], entry.since_ms))
                 if len(found) >= size:
-                    more = page.more or position + 1 < len(page.entries)
-                    return ConflictPage(tuple(found), head, cursor if more else None)
+                    return ConflictPage(
+                        tuple(found), head, cursor if page.more or cursor < page.entries[-1].key else None
+                    )
             if not page.more:
                 return ConflictPage(tuple(found), head, None)
+            cursor = page.entries[-1].key
+            scanned += len(page.entries)
             if found or scanned >= _SCANNED_MAX:
                 return ConflictPage(tuple(found), head, cursor)
-
-
-def second_dot(record: Record, now_ms: int) -> tuple[int, int]:
-    """Returns revision and store time at which the oldest two of a record's values first stood side by side."""
-    second = sorted(record.live(now_ms))[1]
-    return second.dot, second.time_ms

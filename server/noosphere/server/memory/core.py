@@ -12,6 +12,7 @@ from noosphere.consistency import (
     Reason,
     Refusal,
     check_namespace,
+    check_presented,
     resolve_policy,
 )
 
@@ -114,7 +115,22 @@ def draining() -> Refusal:
 
 
 def located(refusal: Refusal, namespace: str, head: int) -> Refusal:
-    """Returns ``refusal`` with the place and the head at which it was decided."""
-    refusal.namespace = namespace
-    refusal.head = head
+    """Returns ``refusal`` with the place and the head at which it was decided, unless it has them."""
+    if not refusal.namespace:
+        refusal.namespace = namespace
+        refusal.head = head
     return refusal
+
+
+def check_tokens(call: Call, namespace: str, view: NamespaceView) -> None:
+    """Checks what a reader's tokens name of a namespace.
+
+    Raises:
+        Refusal: ACKED_WRITES_LOST, FUTURE_REVISION.
+    """
+    if call.tokens is None:
+        return
+    try:
+        check_presented(call.presents(namespace), state_of(namespace, view))
+    except Refusal as refusal:
+        raise located(refusal, namespace, view.head) from None

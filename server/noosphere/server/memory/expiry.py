@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from noosphere.consistency import NEVER_MS, Decision, Record, decide_expiry, decide_reap, to_hex
+from noosphere.consistency import NEVER_MS, Decision, Record, decide_expiry, decide_reap
 from noosphere.consistency.limits import COMMIT_MUTATIONS_MAX
 
 from ..ports.store import Commit, Committed, KeyCheck, Mutation, NamespaceRef, StoredEntry
 from .codec import decode_record, encode_events, encode_record
 from .core import Core
-from .internal import CONFLICTS, is_internal
+from .internal import CONFLICTS, QueueEntry, encode_queue_entry, is_internal, queue_key
 
 
 def due_ms(record: Record, retention_ms: int) -> int:
@@ -35,10 +35,10 @@ def mutations_of(decisions: Iterable[tuple[str, Decision]], now_ms: int, retenti
         several = len(record.siblings) > 1 and len(record.live(now_ms)) > 1
         if several and record.queued is None:
             record = record._replace(queued=(0, len(decisions) + len(queue)))
-            queue.append(Mutation(CONFLICTS, key.encode(), NEVER_MS, NEVER_MS, False, b"", rev_slot=True))
+            data = encode_queue_entry(QueueEntry(key, now_ms))
+            queue.append(Mutation(CONFLICTS, data, NEVER_MS, NEVER_MS, False, b"", rev_slot=True))
         elif record.queued is not None and not several:
-            revision, index = record.queued
-            queue.append(Mutation(f"{CONFLICTS}{to_hex(revision)}-{index:04x}", None, 0, 0, False, b""))
+            queue.append(Mutation(queue_key(record.queued), None, 0, 0, False, b""))
             record = record._replace(queued=None)
         made.append(
             Mutation(

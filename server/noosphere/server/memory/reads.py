@@ -11,6 +11,7 @@ from noosphere.consistency import (
     CollectionSeen,
     KeySeen,
     ReadSet,
+    Refusal,
     Scalar,
     StampMode,
     check_collection,
@@ -24,7 +25,7 @@ from noosphere.consistency.limits import BATCH_GET_KEYS_MAX
 
 from ..ports.store import Compacted, NamespaceRef, ReadResult, ScanResult
 from .codec import decode_entry, decode_record
-from .core import Core, deleted, located, state_of
+from .core import Core, check_tokens, deleted, located, state_of
 from .expiry import expire_keys
 from .internal import before_first, is_internal
 from .log import compacted, view_batch
@@ -76,7 +77,7 @@ class Reads:
                 raise located(deleted(namespace), namespace, result.view.head)
             result = await self._core.store.read(newer, keys)
         head, now_ms = result.view.head, result.view.now_ms
-        check_presented(call.presents(namespace), state_of(namespace, result.view))
+        check_tokens(call, namespace, result.view)
         views = tuple(
             RecordView(key, decode_entry(entry), now_ms, head) for key, entry in zip(keys, result.entries, strict=True)
         )
@@ -116,7 +117,7 @@ class Reads:
         size = check_page_size(page_size)
         self._core.admit_reader(call, namespace)
         reply = await self._page(call, namespace, collection, size, after, reverse, where, claimed_only)
-        return _with_collection(call, namespace, collection, reply)
+        return _with_collection(call, namespace, collection, reply, claimed_only)
 
     async def _page(
         self,
@@ -133,16 +134,21 @@ class Reads:
         found: list[RecordView] = []
         taken = scanned = 0
         cursor = after
+        first: ScanResult | None = None
         while True:
             page = await self._scan(ref, collection, cursor, reverse, max(size, _SCAN_STEP))
             if page.view.deleted:
                 newer = await self._core.relocate(ref)
                 if newer is None:
                     raise located(deleted(namespace), namespace, page.view.head)
-                ref = newer
+                ref, cursor, first = newer, after, None
                 continue
+            first = first or page
+            if page.view.head != first.view.head:
+                # What was looked through without a match may hold one by now, and a page is consistent at one head.
+                return ListReply((), first.view.head, cursor, first.stamps)
             now_ms, head = page.view.now_ms, page.view.head
-            check_presented(call.presents(namespace), state_of(namespace, page.view))
+            check_tokens(call, namespace, page.view)
             for position, entry in enumerate(page.entries):
                 cursor = entry.key
                 scanned += 1
@@ -164,7 +170,6 @@ class Reads:
             if not page.more:
                 return ListReply(tuple(found), head, None, page.stamps)
             if found or scanned >= _SCANNED_MAX:
-                # A page is consistent at one head, so it does not continue over a second scan.
                 return ListReply(tuple(found), head, cursor, page.stamps)
 
     async def _scan(
@@ -200,8 +205,12 @@ class Reads:
                 raise located(deleted(namespace), namespace, view.head)
             ref = newer
             view = (await self._core.store.read(ref, ())).view
+        check_tokens(call, namespace, view)
         if after is not None:
-            check_presented((after,), state_of(namespace, view))
+            try:
+                check_presented((after,), state_of(namespace, view))
+            except Refusal as refusal:
+                raise located(refusal, namespace, view.head) from None
         cursor = view.floor if after is None else after
         found: list[BatchView] = []
         while len(found) < size:
@@ -230,16 +239,19 @@ def _with_keys(call: Call, namespace: str, head: int, views: tuple[RecordView, .
         return None if tokens is None else tokens.read_set
     seen = {}
     for view in views:
-        record = view.record if view.version else None
-        seen[view.key] = KeySeen(view.version, NEVER_MS if record is None else record.next_expiry_ms)
+        seen[view.key] = KeySeen(view.version, NEVER_MS if view.record is None else view.record.ends_ms(view.now_ms))
     return (tokens.read_set or NOTHING_READ).with_keys(namespace, head, seen)
 
 
-def _with_collection(call: Call, namespace: str, collection: str, reply: ListReply) -> ListReply:
+def _with_collection(call: Call, namespace: str, collection: str, reply: ListReply, claimed_only: bool) -> ListReply:
     tokens = call.tokens
     if tokens is None or not tokens.record:
         return reply if tokens is None else reply._replace(read_set=tokens.read_set)
-    ends_ms = min((v.record.next_expiry_ms for v in reply.records if v.record is not None), default=NEVER_MS)
+    records = [view.record for view in reply.records if view.record is not None]
+    ends_ms = min((record.ends_ms(reply.records[0].now_ms) for record in records), default=NEVER_MS)
+    if claimed_only:
+        # A claim that lapses takes its record off the list without any commit.
+        ends_ms = min((ends_ms, *(r.claim.expires_at_ms for r in records if r.claim is not None)))
     listed = CollectionSeen(reply.stamps.changed, ends_ms)
     read_set = (tokens.read_set or NOTHING_READ).with_collection(
         namespace, reply.head, collection, StampMode.CHANGED, listed

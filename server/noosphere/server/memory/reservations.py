@@ -6,6 +6,7 @@ own beside the key, so that it neither moves the key's version nor needs the key
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import NamedTuple
 
 from noosphere.consistency import (
@@ -19,14 +20,16 @@ from noosphere.consistency import (
     VersionClock,
     check_key,
     check_namespace,
+    exhausted,
     fingerprint,
     invalid,
+    split_actor,
 )
 from noosphere.consistency.limits import CLAIM_WAIT_MS_MAX
 
 from ..ports.runtime import Clock
 from ..ports.store import Commit, Committed, Mutation, NamespaceRef, ReadResult, Replayed, RequestRecord
-from .admission import admit_write, after_failure, carry_out, fences_of, refuse, require_writer
+from .admission import admit_write, after_failure, carry_out, contended, fences_of, refuse, require_writer
 from .codec import decode_entry, encode_record
 from .core import Core, draining
 from .expiry import key_check
@@ -36,6 +39,8 @@ from .tasks import LOOK_AGAIN_MS, check_lease
 from .types import Call
 
 ATTEMPTS_MAX = 64
+RESERVATIONS_MAX = 10_000
+"""A namespace holds at most so many more of the services' own records than records of its users."""
 
 
 class Reservation(NamedTuple):
@@ -90,7 +95,7 @@ class Reservations:
             if replayed is not None:
                 await store.settle(ref)
                 return _shown(held, call, head, now_ms)
-            if held is not None and held.active(now_ms) and held.holder != call.actor:
+            if held is not None and held.active(now_ms) and not _is_callers(held, call):
                 left_ms = deadline_ms - now_ms
                 if left_ms <= 0:
                     await store.settle(ref)
@@ -100,15 +105,16 @@ class Reservations:
                 left_ms = min(left_ms, max(1, held.expires_at_ms - now_ms), LOOK_AGAIN_MS)
                 await self._clock.wait(moved, left_ms / 1000)
                 continue
-            mine = held is not None and held.active(now_ms)
+            if read.entries[0] is None:
+                await self._check_room(ref, head)
+            mine = held is not None and held.active(now_ms) and held.holder == call.actor
             claim = Claim(call.actor, now_ms + lease_ms, held.fence if mine and held is not None else 0, 1)
             revision = await self._commit(call, ref, key, read, _record(claim, now_ms), meaning)
             if isinstance(revision, int):
                 return Reservation(claim.fence or revision, call.actor, claim.expires_at_ms, revision)
             ref = revision
             lost_races += 1
-        contention = Refusal(Reason.CONTENTION, f"{key!r} was reserved by others {ATTEMPTS_MAX} times over")
-        await refuse(core, ref, contention, 0)
+        await contended(core, ref, f"{key!r} was reserved by others {ATTEMPTS_MAX} times over")
 
     async def cancel(self, call: Call, namespace: str, key: str, fence: int) -> int:
         """Gives a reservation up; returns the head.
@@ -130,7 +136,8 @@ class Reservations:
             held = _claim_of(read)
             try:
                 fences = fences_of(call, namespace)
-                replayed = admit_write(core, call, namespace, read, meaning, fences, (fence,), ())
+                shown = chain((fence,), call.presents(namespace))
+                replayed = admit_write(core, call, namespace, read, meaning, fences, shown, ())
                 if replayed is None and (
                     held is None
                     or held.holder != call.actor
@@ -147,8 +154,13 @@ class Reservations:
             if isinstance(revision, int):
                 return revision
             ref = revision
-        contention = Refusal(Reason.CONTENTION, f"{key!r} was reserved anew {ATTEMPTS_MAX} times over")
-        await refuse(core, ref, contention, 0)
+        await contended(core, ref, f"{key!r} was reserved anew {ATTEMPTS_MAX} times over")
+
+    async def _check_room(self, ref: NamespaceRef, head: int) -> None:
+        stats = await self._core.store.stats(ref)
+        if stats.own_count >= stats.record_count + RESERVATIONS_MAX:
+            full = exhausted("namespace", stats.own_count + 1, RESERVATIONS_MAX, "too many reservations")
+            await refuse(self._core, ref, full, head)
 
     async def _read(self, call: Call, ref: NamespaceRef, key: str) -> ReadResult:
         locks = tuple(fence.lock for fence in fences_of(call, ref.name))
@@ -184,6 +196,11 @@ class Reservations:
             return await after_failure(self._core, ref, result, call)
         except Refusal as refusal:
             await refuse(self._core, ref, refusal, view.head)
+
+
+def _is_callers(held: Claim, call: Call) -> bool:
+    """Tells whether the caller holds a reservation: itself, or an earlier incarnation, which then has ended."""
+    return call.incarnation is not None and split_actor(held.holder)[0] == call.incarnation.agent_id
 
 
 def _claim_of(read: ReadResult) -> Claim | None:

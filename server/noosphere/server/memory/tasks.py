@@ -12,6 +12,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from noosphere.consistency import (
+    NEVER_MS,
     Decision,
     Encoding,
     KeySeen,
@@ -284,7 +285,7 @@ class Tasks:
         rules = core.rules(namespace)
         now_ms = read.view.now_ms
         assert decision.record is not None, "a claim never removes its record"
-        ends_ms = [record.next_expiry_ms]
+        ends_ms = [record.ends_ms(now_ms)]
         if record.claim is not None and record.claim.active(now_ms):
             # Whoever renews, releases or completes does so within the lease, or not at all.
             ends_ms.append(record.claim.expires_at_ms)
@@ -300,7 +301,7 @@ class Tasks:
                 mutations=mutations_of(((key, decision),), now_ms, rules.policy.tombstone_retention_ms),
                 request=None if call.request is None else RequestRecord(call.request, meaning, _remember(key)),
                 fences=fences_of(call, namespace),
-                not_after_ms=min((e for e in ends_ms if e > now_ms), default=None),
+                not_after_ms=None if min(ends_ms) == NEVER_MS else min(ends_ms),
             ),
             read.view.head,
         )
@@ -310,7 +311,7 @@ class Tasks:
             read_set = None if call.tokens is None else call.tokens.read_set
             if read_set is not None:
                 # A claim moves the version of its record, and no membership.
-                written = {key: (record.version(now_ms), KeySeen(revision, record.next_expiry_ms))}
+                written = {key: (record.version(now_ms), KeySeen(revision, record.ends_ms(now_ms)))}
                 read_set = advance(read_set, namespace, revision, written, validation)
             return ClaimReply(view, revision, False, read_set, validation.stale)
         if isinstance(result, Replayed):

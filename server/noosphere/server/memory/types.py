@@ -33,6 +33,7 @@ class Tokens(NamedTuple):
 
     Attributes:
         causal: the presented causal tokens, merged.
+        presented: the same, each by itself: merging leaves out what an incomplete token may have dropped.
         read_set: what the caller's model saw.
         guards: what of it must not have changed; everything, if none is named.
         warn: write all the same and report what changed.
@@ -42,6 +43,7 @@ class Tokens(NamedTuple):
     """
 
     causal: CausalToken = NOTHING_SEEN
+    presented: tuple[CausalToken, ...] = ()
     read_set: ReadSet | None = None
     guards: tuple[Guard, ...] = EVERYTHING
     warn: bool = False
@@ -62,9 +64,8 @@ class Call(NamedTuple):
         """Yields every revision of ``namespace`` that the call's tokens name."""
         if self.tokens is None:
             return
-        revision = self.tokens.causal.revisions.get(namespace)
-        if revision is not None:
-            yield revision
+        for token in self.tokens.presented:
+            yield from token.named(namespace)
         if self.tokens.read_set is not None:
             yield from self.tokens.read_set.revisions_of(namespace)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
+from types import MappingProxyType
 from typing import NamedTuple
 
 from noosphere.consistency import (
@@ -61,10 +62,11 @@ from .remembered import OpMemory, decode_reply, encode_reply
 from .types import AppliedOp, Call, Compare, DeleteOp, MergeOperation, PutOp, ResolveOp, WriteOp, WriteReply
 
 ATTEMPTS_MAX = 64
+_NOTHING_SEEN: Mapping[str, KeySeen] = MappingProxyType({})
 
 
 class _Job(NamedTuple):
-    """A write as asked for."""
+    """A write as asked for; ``seen`` is what a put or delete without a precondition replaces."""
 
     call: Call
     namespace: str
@@ -73,6 +75,7 @@ class _Job(NamedTuple):
     keys: tuple[str, ...]
     meaning: bytes
     as_transaction: bool
+    seen: Mapping[str, KeySeen]
 
 
 class _Attempt(NamedTuple):
@@ -150,9 +153,7 @@ class Writes:
             raise invalid("call.read_set_token", "is required in a commit; reads with record_read_set return one")
         check_transaction(compares, ops)
         seen = tokens.read_set.namespaces.get(namespace)
-        if seen is not None:
-            ops = tuple(_on_what_was_seen(op, seen.keys, tokens.warn) for op in ops)
-        return await self._write(call, namespace, "commit", ops, compares)
+        return await self._write(call, namespace, "commit", ops, compares, {} if seen is None else seen.keys)
 
     async def _write(
         self,
@@ -161,6 +162,7 @@ class Writes:
         method: str,
         ops: tuple[WriteOp, ...],
         compares: tuple[Compare, ...] = (),
+        seen: Mapping[str, KeySeen] = _NOTHING_SEEN,
     ) -> WriteReply:
         check_namespace(namespace)
         require_writer(call)
@@ -168,7 +170,7 @@ class Writes:
             check_op(op)
         keys = tuple(dict.fromkeys([*(op.key for op in ops), *(compare.key for compare in compares)]))
         meaning = b"" if call.request is None else fingerprint(method, namespace, compares, ops)
-        job = _Job(call, namespace, ops, compares, keys, meaning, method in {"transact", "commit"})
+        job = _Job(call, namespace, ops, compares, keys, meaning, method in {"transact", "commit"}, seen)
         ref = await self._core.locate(namespace)
         for _ in range(ATTEMPTS_MAX):
             result = await self._attempt(ref, job)
@@ -238,6 +240,8 @@ class Writes:
                 failures.append(PartFailure(index, False, key, refusal))
         for index, op in enumerate(job.ops):
             at = self._core.circumstances(job.call, job.namespace, op.key, attempt.policy, view)
+            if op.key in job.seen:
+                op = _on_what_was_seen(op, job.seen[op.key].version, attempt.records[op.key], view.now_ms, job.call)
             try:
                 decisions.append(_decide_op(attempt.records[op.key], op, at))
             except Refusal as refusal:
@@ -265,9 +269,10 @@ class Writes:
     def _commit(self, job: _Job, attempt: _Attempt, decisions: list[Decision]) -> Commit:
         view = attempt.read.view
         # A value that ends between this decision and the commit would have been decided on differently.
-        expiries = [r.next_expiry_ms for r in attempt.records.values() if r is not None]
+        ends_ms = [r.ends_ms(view.now_ms) for r in attempt.records.values() if r is not None]
         if attempt.validation.not_after_ms is not None:
-            expiries.append(attempt.validation.not_after_ms)
+            ends_ms.append(attempt.validation.not_after_ms)
+        not_after_ms = min(ends_ms, default=NEVER_MS)
         request = None
         if job.call.request is not None:
             reply = encode_reply([_memory(decision) for decision in decisions])
@@ -286,7 +291,7 @@ class Writes:
             ),
             request=request,
             fences=attempt.fences,
-            not_after_ms=min((e for e in expiries if e > view.now_ms), default=None),
+            not_after_ms=None if not_after_ms == NEVER_MS else not_after_ms,
         )
 
     async def _replay(self, ref: NamespaceRef, job: _Job, remembered: Remembered) -> WriteReply:
@@ -301,12 +306,14 @@ def _read_set_of(call: Call) -> ReadSet | None:
     return None if call.tokens is None else call.tokens.read_set
 
 
-def _on_what_was_seen(op: WriteOp, keys: Mapping[str, KeySeen], warn: bool) -> WriteOp:
-    """Returns a put or delete with the precondition that its read set implies."""
-    seen = keys.get(op.key)
-    if seen is None or isinstance(op, (MergeOperation, ResolveOp)):
-        return op
-    when = Precondition(blind=True) if warn else Precondition(expected_version=seen.version)
+def _on_what_was_seen(op: WriteOp, version: int, record: Record | None, now_ms: int, call: Call) -> WriteOp:
+    """Returns a put or delete with the precondition that its read set implies: it replaces ``version``.
+
+    Who is only to be warned replaces whatever is there, and is told of values that it has not seen.
+    """
+    when = Precondition(expected_version=version)
+    if call.tokens is not None and call.tokens.warn and version != (0 if record is None else record.version(now_ms)):
+        when = Precondition(blind=True)
     if isinstance(op, PutOp) and op.put.precondition == UNCONDITIONAL:
         return PutOp(op.key, op.put._replace(precondition=when))
     if isinstance(op, DeleteOp) and op.precondition == UNCONDITIONAL:
@@ -325,10 +332,8 @@ def _advanced(job: _Job, attempt: _Attempt, decisions: list[Decision], revision:
         if decision.noop or after is None:
             continue
         version = 0 if before is None else before.version(now_ms)
-        # A version of siblings that the writer has not read is nothing that its model has seen.
-        left = revision if decision.sole and after.live(now_ms) else 0
-        if left or not after.live(now_ms):
-            written[op.key] = (version, KeySeen(left, after.next_expiry_ms if left else NEVER_MS))
+        left = revision if after.live(now_ms) else 0
+        written[op.key] = (version, KeySeen(left, after.ends_ms(now_ms)))
     return advance(read_set, job.namespace, revision, written, attempt.validation)
 
 

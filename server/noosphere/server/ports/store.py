@@ -281,7 +281,11 @@ class NamespaceSummary(NamedTuple):
 
 
 class NamespaceStats(NamedTuple):
-    """How much a namespace holds; bytes count keys, records and log values."""
+    """How much a namespace holds; bytes count keys, records and log values.
+
+    Keys that begin with NUL are those of the services' own records; wherever records are counted, these are
+    not, except in ``own_count``.
+    """
 
     view: NamespaceView
     record_count: int
@@ -290,6 +294,7 @@ class NamespaceStats(NamedTuple):
     log_bytes: int
     log_first_ms: int
     request_count: int
+    own_count: int = 0
 
 
 class StoreTotals(NamedTuple):

@@ -15,7 +15,7 @@ from noosphere.v1 import types_pb2
 from noosphere.v1.memory_service_pb2_grpc import MemoryServiceServicer
 
 from ..memory import Memory
-from ..memory.guards import refresh
+from ..memory.staleness import refresh
 from ..memory.types import Call, ClaimReply, ResolveOp, WriteReply
 from . import decode, encode
 from .calls import Context, unary
@@ -43,12 +43,12 @@ class CausalityMethods(MemoryServiceServicer):
         call = decode.call(request.call)
         if call.tokens is None or call.tokens.read_set is None:
             raise invalid("call.read_set_token", "is required")
-        stale, present = await refresh(self._memory.core, call)
+        stale, read_set, heads = await refresh(self._memory.core, call)
         causal = call.tokens.causal
-        for namespace, part in present.namespaces.items():
-            causal = causal.seen(namespace, part.revision)
+        for namespace, head in heads.items():
+            causal = causal.seen(namespace, head)
         reply = types_pb2.CallReply(
-            read_set_token=encode_read_set(present),
+            read_set_token=encode_read_set(read_set),
             causal_token=encode_causal(causal) if call.tokens.want_causal else b"",
         )
         return pb.RefreshReadSetResponse(stale=map(stale_message, stale), call=reply)

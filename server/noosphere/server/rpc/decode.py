@@ -82,7 +82,7 @@ def call(message: types_pb2.CallContext) -> Call:
     """Returns who calls.
 
     Raises:
-        Refusal: INVALID_FIELD, VALUE_TOO_LARGE, or NOT_IMPLEMENTED for tokens that this version cannot honour.
+        Refusal: INVALID_FIELD or VALUE_TOO_LARGE.
     """
     who = incarnation(message.actor, "call.actor") if message.HasField("actor") else None
     request = _request(message.request_id, who) if message.HasField("request_id") else None
@@ -97,9 +97,9 @@ def call(message: types_pb2.CallContext) -> Call:
 
 def _tokens(message: types_pb2.CallContext) -> Tokens | None:
     causal, presented = message.causal_tokens, message.read_set_token
+    if not presented and (message.guards or message.guard_mode or message.allow_checked):
+        raise invalid("call.guards", "need call.read_set_token, of which they are a part")
     if not (causal or presented or message.record_read_set or message.return_causal_token):
-        if message.guards or message.guard_mode:
-            raise invalid("call.guards", "need call.read_set_token, of which they are a part")
         return None
     if len(causal) > CAUSAL_TOKENS_MAX:
         raise too_large("call.causal_tokens", len(causal), CAUSAL_TOKENS_MAX, "tokens")
@@ -107,8 +107,10 @@ def _tokens(message: types_pb2.CallContext) -> Tokens | None:
         raise invalid("call.guard_mode", f"{message.guard_mode} is not a guard mode")
     guards = tuple(Guard(guard.prefix, guard.namespace) for guard in message.guards)
     check_guards(guards)
+    tokens = tuple(decode_causal(token, "call.causal_tokens") for token in causal)
     return Tokens(
-        causal=merge_tokens([decode_causal(token, "call.causal_tokens") for token in causal]),
+        causal=merge_tokens(tokens),
+        presented=tokens,
         read_set=decode_read_set(presented, "call.read_set_token") if presented else None,
         guards=guards or EVERYTHING,
         warn=message.guard_mode == types_pb2.GUARD_MODE_WARN,

@@ -164,10 +164,15 @@ def batch(view: BatchView) -> pb.ChangeBatch:
 def call_reply(
     call: Call, namespace: str, head: int, read_set: ReadSet | None = None, overruled: Iterable[StaleEntry] = ()
 ) -> types_pb2.CallReply | None:
-    """Returns the tokens that go with a reply, None if the caller presented and asked for none."""
+    """Returns the tokens that go with a reply, None if the caller presented and asked for none.
+
+    A read set that the call has neither extended nor advanced is returned as it was presented.
+    """
     tokens = call.tokens
     if tokens is None:
         return None
+    if read_set is None:
+        read_set = tokens.read_set
     return types_pb2.CallReply(
         causal_token=encode_causal(tokens.causal.seen(namespace, head)) if tokens.want_causal else b"",
         read_set_token=b"" if read_set is None else encode_read_set(read_set),

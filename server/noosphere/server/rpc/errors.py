@@ -29,6 +29,8 @@ STATUS_KEY = "grpc-status-details-bin"
 DETAILS_BYTES_MAX = 4096
 MESSAGE_CHARS_MAX = 512
 _UNSEEN_MAX = 16
+_ANY_BYTES = 128
+"""More than a detail takes beside itself: its type and two lengths."""
 
 
 def status_of(refusal: Refusal) -> status_pb2.Status:
@@ -41,7 +43,7 @@ def status_of(refusal: Refusal) -> status_pb2.Status:
         code=grpc.StatusCode[refusal.code.value].value[0], message=_cut(refusal.message, MESSAGE_CHARS_MAX)
     )
     _pack(status, info)
-    detail = _detail(refusal)
+    detail = _detail(refusal, DETAILS_BYTES_MAX - status.ByteSize() - _ANY_BYTES)
     if detail is not None:
         _pack(status, detail)
         while status.ByteSize() > DETAILS_BYTES_MAX:
@@ -91,10 +93,6 @@ def _shorten(detail: Message) -> bool:
             del detail.unseen[-1]
         case errors_pb2.TransactionDetail() if detail.failures:
             del detail.failures[-1]
-        case errors_pb2.StaleReadSetDetail() if detail.stale:
-            # Who changed it goes before what changed.
-            longest = max(detail.stale, key=lambda entry: len(entry.changes))
-            del (longest.changes if longest.changes else detail.stale)[-1]
         case _:
             return False
     return True
@@ -110,7 +108,26 @@ def _cut(text: str, chars_max: int) -> str:
     return text if len(text) <= chars_max else text[: chars_max - 1] + "…"
 
 
-def _detail(refusal: Refusal) -> Message | None:
+def _stale_detail(entries: tuple[StaleEntry, ...], head: int, bytes_max: int) -> errors_pb2.StaleReadSetDetail:
+    """Returns as much as fits: first what changed, then who changed it, of each the newest first."""
+    detail = errors_pb2.StaleReadSetDetail(head=head)
+    for entry in entries:
+        detail.stale.append(stale_message(entry._replace(changes=())))
+        if detail.ByteSize() > bytes_max:
+            del detail.stale[-1]
+            return detail
+    for depth in range(max((len(entry.changes) for entry in entries), default=0)):
+        for shown, entry in zip(detail.stale, entries, strict=True):
+            if depth < len(entry.changes):
+                change = entry.changes[depth]
+                shown.changes.add(key=change.key, actor=change.actor, revision=change.revision)
+                if detail.ByteSize() > bytes_max:
+                    del shown.changes[-1]
+                    return detail
+    return detail
+
+
+def _detail(refusal: Refusal, bytes_max: int) -> Message | None:
     match refusal.detail:
         case ConflictInfo(key, version, unseen):
             return errors_pb2.ConflictDetail(
@@ -144,6 +161,6 @@ def _detail(refusal: Refusal) -> Message | None:
                 )
             return detail
         case StaleInfo(entries):
-            return errors_pb2.StaleReadSetDetail(stale=map(stale_message, entries), head=refusal.head)
+            return _stale_detail(entries, refusal.head, bytes_max)
         case None:
             return None

@@ -203,6 +203,17 @@ class Body:
         return [key for _, key in islice(self.dues.irange(maximum=(now_ms + 1,), inclusive=(True, False)), count)]
 
     @property
+    def own_count(self) -> int:
+        """How many of the cells are the services' own: those whose keys begin with NUL."""
+        count: int = self.cells.bisect_left("\1")
+        return count
+
+    @property
+    def record_count(self) -> int:
+        """How many cells are users' records."""
+        return len(self.cells) - self.own_count
+
+    @property
     def next_due_ms(self) -> int:
         """When the first key is due."""
         first: int = self.dues[0][0] if self.dues else NEVER_MS

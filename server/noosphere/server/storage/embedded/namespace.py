@@ -205,7 +205,7 @@ class Namespace:
         body = self.body
         if body is None:
             return self.record_count, self.record_bytes, self.next_due_ms
-        return len(body.cells), body.record_bytes, body.next_due_ms
+        return body.record_count, body.record_bytes, body.next_due_ms
 
     def absorb(self, item: CommitItem) -> None:
         """Raises the header to what a synced commit says; all of it only ever rises."""
@@ -344,12 +344,13 @@ class Namespace:
             return NamespaceStats(view, 0, 0, 0, 0, 0, 0)
         return NamespaceStats(
             view,
-            len(body.cells),
+            body.record_count,
             body.record_bytes,
             len(body.log),
             body.log_bytes,
             body.log[0].time_ms if body.log else 0,
             len(body.requests),
+            body.own_count,
         )
 
 
