@@ -245,6 +245,39 @@ async def test_what_is_synced_during_a_fold_is_not_taken_for_folded(embedded: Em
     assert await snapshot(embedded.store, NS) == before
 
 
+async def test_a_request_that_is_lost_with_its_commit_is_not_remembered_by_a_fold(
+    embedded: EmbeddedLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise its retry would be answered with a success that never was."""
+    await write(embedded.store, put("before"))
+    folds: list[object] = []
+    original = embedded.journal.inner.fold
+
+    def fold(*args: Any) -> None:
+        original(*args)
+        folds.append(args)
+
+    monkeypatch.setattr(embedded.journal.inner, "fold", fold)
+    request = remember(sequence(1))
+    async with embedded.holding() as gate:
+        first = asyncio.create_task(commit(embedded.store, put("first")))
+        await turns()
+        lost = asyncio.create_task(commit(embedded.store, put("lost"), request=request))
+        await turns()
+        folding = asyncio.create_task(embedded.store._keeper.fold_all())
+        await turns()
+        await gate.let_one()
+        await first
+        await until(lambda: bool(folds))
+        assert not lost.done()
+        await embedded.crash()
+    await asyncio.gather(lost, folding, return_exceptions=True)
+    assert await keys(embedded.store) == ["before", "first"]
+    for accepted in (False, True):
+        assert (await embedded.store.read(NS, (), request=request.ref, accepted=accepted)).remembered is None
+    assert isinstance(await commit(embedded.store, put("lost"), request=request), Committed)
+
+
 @pytest.mark.usefixtures("small_steps")
 async def test_a_namespace_may_be_dropped_in_the_middle_of_its_fold(
     embedded: EmbeddedLab, monkeypatch: pytest.MonkeyPatch
