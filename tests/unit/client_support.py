@@ -30,6 +30,9 @@ from noosphere.v1 import types_pb2 as pb
 TWINS = {field: name for name, field in CARRIED.items()}
 """The unary method by the field of a call on a stream."""
 
+STORE_MS = 1_800_000_000_000
+"""Store time of scripts that say nothing else, in milliseconds."""
+
 _SERVICE = ms.DESCRIPTOR.services_by_name["MemoryService"]
 QUICK = RetryPolicy(first_delay=0.001, delay_max=0.002, attempt_min=0.05)
 
@@ -90,12 +93,13 @@ Step = Message | Fault | Silence | End | Callable[[Any], Any]
 class ScriptedServer:
     """Answers the calls of each method by the steps of its script, in order, and keeps the requests.
 
-    ``OpenAgent``, ``KeepAgent`` and ``CloseAgent`` are answered without a script.
+    ``OpenAgent``, ``KeepAgent``, ``CloseAgent`` and ``GetServerInfo`` are answered without a script.
 
     Attributes:
         requests: what came, by method; the batches of streams under ``Pipeline``.
         streams: how many pipelines were opened.
         last_words: what the next pipeline says once its caller sends nothing more.
+        store_ms: store time, as ``GetServerInfo`` tells it.
     """
 
     def __init__(self) -> None:
@@ -105,6 +109,7 @@ class ScriptedServer:
         self._arrivals: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(0))
         self._incarnation = 0
         self.streams = 0
+        self.store_ms = STORE_MS
         self.last_words: Callable[[], Awaitable[Message]] | None = None
 
     def script(self, method: str, *steps: Step) -> None:
@@ -116,8 +121,8 @@ class ScriptedServer:
         """Drops the steps of a method that were not played."""
         self._steps[method].clear()
 
-    def script_watch(self, *streams: Sequence[Any]) -> None:
-        """Appends streams; each is a sequence of messages that may end in a fault or in silence."""
+    def script_watch(self, *streams: Sequence[Any] | asyncio.Queue[Any]) -> None:
+        """Appends streams; each is a sequence of messages that may end in a fault or in silence, or a queue of them."""
         self._steps["Watch"].extend(streams)
 
     async def arrival(self, method: str) -> None:
@@ -141,6 +146,10 @@ class ScriptedServer:
             return ms.KeepAgentResponse()
         if method == "CloseAgent":
             return ms.CloseAgentResponse()
+        if method == "GetServerInfo":
+            info = ms.GetServerInfoResponse(version="1.2.3", epoch=1)
+            info.store_time.FromMilliseconds(self.store_ms)
+            return info
         return Fault("UNKNOWN", message=f"the script has no step for {method}")
 
     async def unary(self, method: str, request: Any, context: Any) -> Any:
@@ -157,6 +166,12 @@ class ScriptedServer:
     async def stream(self, request: Any, context: Any) -> AsyncIterator[Any]:
         """Plays one stream."""
         steps = self._receive("Watch", request)
+        if isinstance(steps, asyncio.Queue):
+            while True:
+                step = await steps.get()
+                if isinstance(step, Fault):
+                    await _abort(context, step)
+                yield step
         for step in (steps,) if isinstance(steps, Fault) else steps:
             if isinstance(step, Silence):
                 await asyncio.Event().wait()

@@ -284,7 +284,7 @@ class NearCache:
         revision = state.revision
         if consistency == "causal":
             needed = self._causal.needed(self._space.name)
-            if needed is None or revision < needed or not state.live:
+            if needed is None or revision < needed or needed < state.epoch_floor or not state.live:
                 self._check(state, revision, consistency)
         else:
             self._check(state, revision, consistency)
@@ -313,6 +313,9 @@ class NearCache:
                 raise self._cannot("does not follow the server at the moment")
             if needed is None or revision < needed:
                 raise self._cannot(f"is at revision {revision}, this client has seen {needed or 'more'}")
+            if 0 < needed < state.epoch_floor:
+                # It may be among the revisions that the change of epoch has lost: only the server knows.
+                raise self._cannot(f"is in a later epoch than revision {needed}, which this client has seen")
         elif consistency == "linearizable":
             raise self._cannot("never answers linearizable reads")
         else:

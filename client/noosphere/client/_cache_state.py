@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
+from noosphere.consistency import epoch_of, make_revision
 from noosphere.v1 import types_pb2 as pb
 
 from ._listing import ChangeEvent
@@ -72,17 +73,19 @@ class CacheState:
     Attributes:
         entries: live records by key.
         revision: every change up to this one is in ``entries``, and some of a snapshot's may be newer.
+        epoch_floor: what every revision of the same epoch is above.
         live: whether a causal read may be answered: the snapshot is whole, and the watch is connected.
         filled: whether a whole snapshot is there, connected or not.
         size: bytes charged.
     """
 
-    __slots__ = ("_horizon", "_lock", "_space", "entries", "filled", "live", "revision", "size")
+    __slots__ = ("_horizon", "_lock", "_space", "entries", "epoch_floor", "filled", "live", "revision", "size")
 
     def __init__(self, space: Space) -> None:
         self._space = space
         self.entries: dict[str, Entry] = {}
         self.revision = 0
+        self.epoch_floor = 0
         self.live = False
         self.filled = False
         self.size = 0
@@ -123,6 +126,7 @@ class CacheState:
 
     def advance(self, revision: int) -> None:
         """Takes note that everything up to ``revision`` is here."""
+        self.epoch_floor = make_revision(epoch_of(revision), 0)
         self.revision = revision
         self.filled = self.live = revision >= self._horizon
 
