@@ -1,7 +1,8 @@
 """Pipeline: many calls on one stream of batches, each authorised, limited and answered as its unary twin.
 
 In Python a message on an open stream costs about half a unary call, and an operation inside a batch only a
-fraction of that. Reads are answered as they come; writes run side by side, so that they share a sync.
+fraction of that. A call runs at once as far as it gets without waiting, which is to the end for a read of
+what is in memory; one that waits goes on beside the others, so that writes share a sync.
 Flow control works both ways: a stream with too many calls under way is not read any further, and answers
 that the caller does not take pile up only as far as that.
 """
@@ -9,14 +10,17 @@ that the caller does not take pile up only as far as that.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+import math
+import types
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping
 from typing import Any
 
 import grpc
 import structlog
 from google.rpc import code_pb2, status_pb2
 
-from noosphere.consistency import Refusal, invalid, too_large
+from noosphere.consistency import Refusal, exhausted, invalid, too_large
 from noosphere.v1 import memory_service_pb2 as pb
 
 from ..memory.signals import HeadSignals
@@ -27,10 +31,14 @@ log = structlog.get_logger(__name__)
 
 CALLS_PER_BATCH_MAX = 256
 IN_FLIGHT_MAX = 1024
-REPLY_BYTES_MAX = 1024 * 1024
+MESSAGE_BYTES_MAX = 1024 * 1024
+"""A message of answers is not filled any further beyond this."""
+REPLY_BYTES_MAX = 4 * 1024 * 1024 - 64 * 1024
+"""The largest single answer: gRPC's default limit of a message elsewhere is 4 MiB, and above it a stream ends."""
 TIMEOUT_MS_DEFAULT = 60_000
 TIMEOUT_MS_MAX = 24 * 3600 * 1000
-_INLINE = frozenset({"get", "batch_get"})
+TURN_SECONDS = 0.001
+"""After so long without waiting for anything, a stream lets others have their turn."""
 
 Handler = Callable[[Any], Awaitable[Any]]
 
@@ -46,12 +54,14 @@ class PipelineStream:
     def __init__(self, handlers: Mapping[str, Handler], signals: HeadSignals) -> None:
         self._handlers = handlers
         self._signals = signals
-        self._replies: list[pb.PipelineReply] = []
-        self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._under_way: set[int] = set()
+        self._loop = asyncio.get_running_loop()
+        self._under_way: dict[int, _Waiting | None] = {}
+        self._messages: deque[tuple[pb.PipelineResponse, int]] = deque()
+        self._unsent = 0
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
-        self._room.set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = math.inf
         self._reading = True
         self._failure: Refusal | None = None
 
@@ -69,8 +79,11 @@ class PipelineStream:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                while self._replies:
-                    yield pb.PipelineResponse(replies=self._take())
+                while self._messages:
+                    message, _ = self._messages.popleft()
+                    yield message
+                    self._unsent -= len(message.replies)
+                    self._room.set()
                 if self._failure is not None:
                     raise self._failure
                 if self._signals.draining and not told_draining:
@@ -78,22 +91,33 @@ class PipelineStream:
                     self._reading = False
                     reader.cancel()
                     yield pb.PipelineResponse(draining=True)
-                if not self._reading and not self._under_way and not self._replies:
+                if not self._reading and not self._under_way and not self._messages:
                     return
         finally:
             unsubscribe()
-            reader.cancel()
-            for task in self._tasks.values():
+            if self._timer is not None:
+                self._timer.cancel()
+            tasks = [reader, *(waiting.task for waiting in self._under_way.values() if waiting is not None)]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(reader, *self._tasks.values(), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _read(self, requests: AsyncIterator[pb.PipelineRequest]) -> None:
         try:
             async for batch in requests:
                 if len(batch.calls) > CALLS_PER_BATCH_MAX:
                     raise too_large("calls", len(batch.calls), CALLS_PER_BATCH_MAX, "entries")
+                turn_ends = self._loop.time() + TURN_SECONDS
                 for call in batch.calls:
-                    await self._begin(call)
+                    while len(self._under_way) + self._unsent >= IN_FLIGHT_MAX:
+                        self._room.clear()
+                        self._wake.set()
+                        await self._room.wait()
+                    self._begin(call)
+                    if self._loop.time() > turn_ends:
+                        self._wake.set()
+                        await asyncio.sleep(0)
+                        turn_ends = self._loop.time() + TURN_SECONDS
                 self._wake.set()
         except Refusal as refusal:
             self._failure = refusal
@@ -101,72 +125,116 @@ class PipelineStream:
             self._reading = False
             self._wake.set()
 
-    async def _begin(self, call: pb.PipelineCall) -> None:
-        if call.id in self._under_way:
-            raise invalid("calls.id", f"{call.id} is the number of a call that is still under way")
-        while len(self._under_way) >= IN_FLIGHT_MAX:
-            self._room.clear()
-            self._wake.set()
-            await self._room.wait()
-        self._under_way.add(call.id)
-        kind = call.WhichOneof("request")
-        if kind in _INLINE:
-            await self._answer(call, kind)
+    def _begin(self, call: pb.PipelineCall) -> None:
+        """Runs a call as far as it gets without waiting; if that is not to its end, a task goes on with it."""
+        number = call.id
+        if number in self._under_way:
+            raise invalid("calls.id", f"{number} is the number of a call that is still under way")
+        self._under_way[number] = None
+        coroutine = self._answer(call)
+        try:
+            waits_for = coroutine.send(None)
+        except StopIteration:
             return
-        task = asyncio.create_task(self._answer_in_time(call, kind))
-        self._tasks[call.id] = task
-
-    async def _answer_in_time(self, call: pb.PipelineCall, kind: str | None) -> None:
         try:
             timeout_ms = duration_ms("calls.timeout", call.timeout) if call.HasField("timeout") else TIMEOUT_MS_DEFAULT
             if not 0 < timeout_ms <= TIMEOUT_MS_MAX:
                 raise invalid("calls.timeout", f"{timeout_ms} ms is not between 1 and {TIMEOUT_MS_MAX} ms")
-            async with asyncio.timeout(timeout_ms / 1000):
-                await self._answer(call, kind)
         except Refusal as refusal:
-            self._reply(pb.PipelineReply(id=call.id, status=status_of(refusal).SerializeToString()))
-        except TimeoutError:
-            message = f"not answered within {timeout_ms} ms; it may still be applied"
-            self._reply(_failed(call.id, code_pb2.DEADLINE_EXCEEDED, message))
+            coroutine.close()
+            self._refuse(number, status_of(refusal))
+            return
+        task = self._loop.create_task(_go_on(coroutine, waits_for))
+        due = self._loop.time() + timeout_ms / 1000
+        self._under_way[number] = _Waiting(task, due, timeout_ms)
+        if due < self._timer_due:
+            self._arm(due)
 
-    async def _answer(self, call: pb.PipelineCall, kind: str | None) -> None:
+    async def _answer(self, call: pb.PipelineCall) -> None:
+        kind = call.WhichOneof("request")
         try:
             handler = self._handlers.get(kind or "")
             if handler is None or kind is None:
                 raise invalid("calls.request", "is required")
             response = await handler(getattr(call, kind))
-            reply = pb.PipelineReply(id=call.id)
-            getattr(reply, kind).CopyFrom(response)
+            size = response.ByteSize()
+            if size > REPLY_BYTES_MAX:
+                raise exhausted("calls.reply", size, REPLY_BYTES_MAX, "too large for a stream, make the call by itself")
         except Refusal as refusal:
-            reply = pb.PipelineReply(id=call.id, status=status_of(refusal).SerializeToString())
+            self._refuse(call.id, status_of(refusal))
         except Exception as error:
             # The message may hold a caller's value, so it stays in the server's own log.
             log.error("internal error", method=kind, exc_info=error)
-            reply = _failed(call.id, code_pb2.INTERNAL, f"internal error in {kind}: {type(error).__name__}")
-        self._reply(reply)
+            message = f"internal error in {kind}: {type(error).__name__}"
+            self._refuse(call.id, status_pb2.Status(code=code_pb2.INTERNAL, message=message))
+        else:
+            self._reply(call.id, kind, response, size)
 
-    def _reply(self, reply: pb.PipelineReply) -> None:
-        self._tasks.pop(reply.id, None)
-        self._replies.append(reply)
-        self._wake.set()
+    def _refuse(self, number: int, status: status_pb2.Status) -> None:
+        data = status.SerializeToString()
+        self._reply(number, "status", data, len(data))
 
-    def _take(self) -> list[pb.PipelineReply]:
-        """Returns the answers of the next message; at least one, and no more than fit."""
-        size = count = 0
-        for reply in self._replies:
-            size += reply.ByteSize()
-            if count and size > REPLY_BYTES_MAX:
-                break
-            count += 1
-            self._under_way.discard(reply.id)
-        taken, self._replies = self._replies[:count], self._replies[count:]
-        if len(self._under_way) < IN_FLIGHT_MAX:
-            self._room.set()
-        return taken
+    def _reply(self, number: int, kind: str, response: Any, size: int) -> None:
+        if number not in self._under_way:
+            return  # out of time, and answered so
+        waiting = self._under_way.pop(number)
+        if not self._messages or self._messages[-1][1] + size > MESSAGE_BYTES_MAX:
+            self._messages.append((pb.PipelineResponse(), 0))
+        message, held = self._messages[-1]
+        message.replies.add(id=number, **{kind: response})
+        self._messages[-1] = message, held + size
+        self._unsent += 1
+        if waiting is not None:
+            # Whoever runs in this turn as well, e.g. because of the same sync, is answered by the same message.
+            self._wake.set()
+
+    def _arm(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due = due
+        self._timer = self._loop.call_at(due, self._expire)
+
+    def _expire(self) -> None:
+        """Answers the calls that are out of time, and sets the timer for the next one."""
+        now, following = self._loop.time(), math.inf
+        for number, waiting in list(self._under_way.items()):
+            if waiting is None:
+                continue
+            if waiting.due <= now:
+                message = f"not answered within {waiting.timeout_ms} ms; it may still be applied"
+                self._refuse(number, status_pb2.Status(code=code_pb2.DEADLINE_EXCEEDED, message=message))
+                waiting.task.cancel()
+            else:
+                following = min(following, waiting.due)
+        self._timer, self._timer_due = None, math.inf
+        if following < math.inf:
+            self._arm(following)
 
 
-def _failed(call_id: int, code: int, message: str) -> pb.PipelineReply:
-    return pb.PipelineReply(id=call_id, status=status_pb2.Status(code=code, message=message).SerializeToString())
+class _Waiting:
+    """A call that waits for something, e.g. a sync."""
+
+    __slots__ = ("due", "task", "timeout_ms")
+
+    def __init__(self, task: asyncio.Task[None], due: float, timeout_ms: int) -> None:
+        self.task = task
+        self.due = due
+        self.timeout_ms = timeout_ms
+
+
+@types.coroutine
+def _go_on(coroutine: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
+    """Goes on with a coroutine that was begun without a task and has come to wait for something."""
+    try:
+        while True:
+            try:
+                sent = yield waits_for
+            except BaseException as error:
+                waits_for = coroutine.throw(error)
+            else:
+                waits_for = coroutine.send(sent)
+    except StopIteration:
+        return
 
 
 def handlers_of(service: Any, names: Mapping[str, str]) -> Mapping[str, Handler]:
