@@ -14,15 +14,20 @@ from noosphere.consistency import (
     CausalContext,
     ConflictPolicy,
     Encoding,
+    Guard,
     MergeType,
     NamespacePolicy,
     Order,
     Scalar,
+    StaleChange,
+    StaleEntry,
     VersionClock,
 )
 
+from ._acked import AckedWrite
 from ._board import Board
 from ._cache import NearCache
+from ._causal import Consistency
 from ._claim import Claim
 from ._client import Client, NamespaceState, ServerInfo, connect, new_request_id
 from ._conflict import (
@@ -30,6 +35,7 @@ from ._conflict import (
     Conflict,
     ContextTooOld,
     PreconditionRequired,
+    SiblingConflict,
     SiblingLimit,
     VersionMismatch,
 )
@@ -51,9 +57,11 @@ from ._errors import (
     LimitExceeded,
     MergeTypeMismatch,
     NamespaceDeleted,
+    NoConflict,
     NoosphereError,
     NotCached,
     NotFound,
+    NotKept,
     Outcome,
     OutOfRange,
     PermissionDenied,
@@ -64,6 +72,7 @@ from ._errors import (
     StaleIncarnation,
     TransactionFailed,
     Unavailable,
+    UncheckableGuard,
     Unimplemented,
     UnresolvedSiblings,
     ValueAbsent,
@@ -84,14 +93,20 @@ from ._operations import (
     Put,
     SetUpdate,
 )
+from ._pending import PendingConflict
 from ._record import Applied, ClaimState, Record, Written
+from ._reserve import Reservation, ReservePolicy
+from ._resubmit import Resubmitted
 from ._retry import RetryPolicy
 from ._space import MergeResult, TransactResult
+from ._stale import Notes, StaleRead
+from ._view import Decision, NamespaceView, View
 from ._watch import Watch, WatchBatch
 from ._wire import Dot
 
 __all__ = [
     "Aborted",
+    "AckedWrite",
     "AckedWritesLost",
     "Action",
     "AgentActive",
@@ -108,16 +123,19 @@ __all__ = [
     "Compare",
     "Conflict",
     "ConflictPolicy",
+    "Consistency",
     "Contention",
     "ContextTooOld",
     "CrossNamespace",
     "DeadlineExceeded",
+    "Decision",
     "Delete",
     "Dot",
     "Encoding",
     "FailedPart",
     "FailedPrecondition",
     "FutureRevision",
+    "Guard",
     "HistoryEntry",
     "Increment",
     "InvalidArgument",
@@ -135,30 +153,43 @@ __all__ = [
     "NamespaceDeleted",
     "NamespacePolicy",
     "NamespaceState",
+    "NamespaceView",
     "NearCache",
+    "NoConflict",
     "NoosphereError",
     "NotCached",
     "NotFound",
+    "NotKept",
+    "Notes",
     "Order",
     "OutOfRange",
     "Outcome",
+    "PendingConflict",
     "PermissionDenied",
     "PreconditionRequired",
     "Put",
     "Record",
     "RequestIdReused",
+    "Reservation",
+    "ReservePolicy",
+    "Resubmitted",
     "RetryPolicy",
     "Scalar",
     "ServerError",
     "ServerInfo",
     "SetUpdate",
+    "SiblingConflict",
     "SiblingLimit",
     "SlowConsumer",
+    "StaleChange",
+    "StaleEntry",
     "StaleFence",
     "StaleIncarnation",
+    "StaleRead",
     "TransactResult",
     "TransactionFailed",
     "Unavailable",
+    "UncheckableGuard",
     "Unimplemented",
     "UnresolvedSiblings",
     "ValueAbsent",
@@ -166,6 +197,7 @@ __all__ = [
     "ValueTooLarge",
     "VersionClock",
     "VersionMismatch",
+    "View",
     "Watch",
     "WatchBatch",
     "Written",

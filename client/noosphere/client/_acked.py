@@ -7,15 +7,14 @@ revisions are gone; this memory says what stood in them, and keeps what was sent
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 from noosphere.consistency import LostRange
 from noosphere.v1 import memory_service_pb2 as ms
 
-from ._sequence import RequestTicket
-from ._values import JSON, Payload
+from ._values import JSON
 from ._wire import to_payload
 
 WRITES_MAX = 256
@@ -30,33 +29,6 @@ Sent = ms.PutRequest | ms.DeleteRequest | ms.MergeRequest | ms.TransactRequest |
 Part = ms.PutOperation | ms.DeleteOperation | ms.MergeOperation
 
 
-@dataclass(frozen=True, slots=True)
-class AckedWrite:
-    """A write of this client that was acknowledged.
-
-    Attributes:
-        namespace: the namespace.
-        key: the key.
-        revision: the commit's revision; the writes of one transaction share it.
-        operation: ``put``, ``delete``, ``merge`` or ``complete`` (of a task).
-        request_id: the call's id.
-        kept: whether what was written is still known, so that it can be written again.
-    """
-
-    namespace: str
-    key: str
-    revision: int
-    operation: WriteKind
-    request_id: str
-    kept: bool
-    _payload: Payload | None = field(default=None, repr=False)
-
-    @property
-    def value(self) -> Any:
-        """What was put (a JSON value or bytes), as a fresh object; None for anything else, or if it is not kept."""
-        return None if self._payload is None else JSON.decode(self._payload)
-
-
 @dataclass(slots=True, eq=False)
 class AckedCommit:
     """One acknowledged call.
@@ -69,8 +41,8 @@ class AckedCommit:
         request: what was sent; None if that was too large to keep.
         acked_at: when it was acknowledged, in seconds of the client's clock.
         lost: the lost range that holds the revision; None as long as nobody has said that it is lost.
-        again: the request that writes it again, and its id, once that was tried and as long as its outcome is
-            unknown.
+        again: how it is being written again, once that was tried, as long as the outcome is unknown.
+        done: the revision at which it was written again, 0 if there was nothing left to do; None before.
     """
 
     namespace: str
@@ -80,7 +52,8 @@ class AckedCommit:
     request: Sent | None
     acked_at: float
     lost: LostRange | None = None
-    again: tuple[ms.TransactRequest | ms.CommitRequest, RequestTicket] | None = None
+    again: Again | None = None
+    done: int | None = None
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -90,18 +63,71 @@ class AckedCommit:
     @property
     def writes(self) -> tuple[AckedWrite, ...]:
         """The writes as callers see them."""
-        payloads = [to_payload(part.value) if isinstance(part, ms.PutOperation) else None for part in self.parts]
-        kept = bool(payloads)
-        return tuple(
-            AckedWrite(self.namespace, key, self.revision, kind, self.request_id, kept, payload)
-            for (key, kind), payload in zip(self.wrote, payloads or [None] * len(self.wrote), strict=True)
-        )
+        return tuple(AckedWrite(self, index) for index in range(len(self.wrote)))
 
-    def settle(self) -> None:
-        """Ends the attempt to write it again: its outcome is known, or nobody will ask for it any more."""
-        if self.again is not None:
-            self.again[1].close()
-            self.again = None
+
+class Again(NamedTuple):
+    """One attempt to write a lost call again.
+
+    Attributes:
+        request: what is sent.
+        request_id: its id, the same until the outcome is known.
+        sent_at: when it was first sent, in seconds of the client's clock.
+    """
+
+    request: ms.TransactRequest | ms.CommitRequest
+    request_id: str
+    sent_at: float
+
+
+class AckedWrite:
+    """A write of this client that was acknowledged."""
+
+    __slots__ = ("_commit", "_index")
+
+    def __init__(self, commit: AckedCommit, index: int) -> None:
+        self._commit = commit
+        self._index = index
+
+    @property
+    def namespace(self) -> str:
+        """The namespace."""
+        return self._commit.namespace
+
+    @property
+    def key(self) -> str:
+        """The key."""
+        return self._commit.wrote[self._index][0]
+
+    @property
+    def operation(self) -> WriteKind:
+        """What was done: ``put``, ``delete``, ``merge`` or ``complete`` (of a task)."""
+        return self._commit.wrote[self._index][1]
+
+    @property
+    def revision(self) -> int:
+        """The commit's revision; the writes of one transaction share it."""
+        return self._commit.revision
+
+    @property
+    def request_id(self) -> str:
+        """The call's id."""
+        return self._commit.request_id
+
+    @property
+    def kept(self) -> bool:
+        """Whether what was written is still known, so that it can be written again."""
+        return bool(self._commit.parts)
+
+    @property
+    def value(self) -> Any:
+        """What was put (a JSON value or bytes), as a fresh object; None for anything else, or if it is not kept."""
+        parts = self._commit.parts
+        part = parts[self._index] if parts else None
+        return JSON.decode(to_payload(part.value)) if isinstance(part, ms.PutOperation) else None
+
+    def __repr__(self) -> str:
+        return f"AckedWrite({self.operation} {self.key!r} in {self.namespace!r}, revision={self.revision})"
 
 
 class AckedWrites:
@@ -114,7 +140,7 @@ class AckedWrites:
     def __len__(self) -> int:
         return self._writes
 
-    def add(self, request: Sent, revision: int, request_id: str, now: float) -> None:
+    def add(self, request: Sent, revision: int, request_id: str, now: float, *, replayed: bool = False) -> None:
         """Takes note of an acknowledged call.
 
         Args:
@@ -122,8 +148,9 @@ class AckedWrites:
             revision: the commit's revision; 0, when nothing had to change, is not noted.
             request_id: the call's id.
             now: the client's clock, in seconds.
+            replayed: whether it may have been acknowledged before.
         """
-        if not revision:
+        if not revision or (replayed and self._knows(request.namespace, revision)):
             return
         wrote = tuple(_wrote(request))
         kept = request if request.ByteSize() <= BYTES_PER_WRITE_MAX * len(wrote) else None
@@ -131,6 +158,9 @@ class AckedWrites:
         self._writes += len(wrote)
         while self._writes > WRITES_MAX:
             self.drop(self._commits[0])
+
+    def _knows(self, namespace: str, revision: int) -> bool:
+        return any((commit.namespace, commit.revision) == (namespace, revision) for commit in self._commits)
 
     def mark_lost(self, namespace: str, lost: LostRange) -> tuple[AckedWrite, ...]:
         """Returns the writes whose revisions are in a lost range, oldest first."""
@@ -141,19 +171,11 @@ class AckedWrites:
                 found += commit.writes
         return tuple(found)
 
-    def lost_commits(self, writes: Iterable[AckedWrite]) -> Iterator[AckedCommit]:
-        """Yields the lost calls that made ``writes``, oldest first."""
-        wanted = {(write.namespace, write.revision) for write in writes}
-        for commit in tuple(self._commits):
-            if commit.lost is not None and (commit.namespace, commit.revision) in wanted:
-                yield commit
-
     def drop(self, commit: AckedCommit) -> None:
         """Forgets a call."""
         if commit in self._commits:
             self._commits.remove(commit)
             self._writes -= len(commit.wrote)
-            commit.settle()
 
 
 def _wrote(request: Sent) -> Iterator[tuple[str, WriteKind]]:

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from noosphere.consistency import Encoding, Refusal, Scalar, check_collection
 
+from ._causal import Consistency
 from ._claim import ClaimScope
 from ._key import Key
 from ._listing import list_records
@@ -131,11 +132,22 @@ class Board(Generic[T]):
         return ClaimScope(self._space, self._codec, self.prefix, where, lease, wait, timeout)
 
     def list(
-        self, *, where: Mapping[str, Scalar] | None = None, claimed_only: bool = False, timeout: float | None = None
+        self,
+        *,
+        where: Mapping[str, Scalar] | None = None,
+        claimed_only: bool = False,
+        consistency: Consistency = "linearizable",
+        timeout: float | None = None,
     ) -> AsyncIterator[Record[T]]:
         """Returns the tasks in order of their keys, done ones included; see ``Namespace.list``."""
         return list_records(
-            self._space, self._codec, self.prefix, where=where, claimed_only=claimed_only, timeout=timeout
+            self._space,
+            self._codec,
+            self.prefix,
+            where=where,
+            claimed_only=claimed_only,
+            consistency=consistency,
+            timeout=timeout,
         )
 
     def __repr__(self) -> str:

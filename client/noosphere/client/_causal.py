@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from noosphere.consistency import (
     NOTHING_SEEN,
     CausalToken,
+    LostRange,
     Refusal,
     decode_causal,
     encode_causal,
@@ -44,27 +45,23 @@ class Demand(NamedTuple):
 
     Attributes:
         level: the level on the wire.
-        token: the causal token to present, empty for none.
-        presented: the revision in it, 0 for none.
+        presented: what the answer must reflect, by one namespace's entries; None to present nothing.
     """
 
     level: pb.ReadConsistency.ValueType
-    token: bytes = b""
-    presented: int = 0
+    presented: CausalToken | None = None
+
+    @property
+    def token(self) -> bytes:
+        """What to present, as sent."""
+        return b"" if self.presented is None else encode_causal(self.presented)
 
 
 class CausalState:
-    """What one client has seen: at most 64 namespaces. Not thread-safe.
-
-    A revision of a later epoch does not replace an earlier one: the earlier one may be among those that the
-    change of epoch has lost, and a larger number in its place would hide that for ever. It stays until a
-    server has accepted it (:meth:`confirm`) or said that it was lost (:meth:`forget`).
-    """
+    """What one client has seen: at most 64 entries. Not thread-safe."""
 
     def __init__(self) -> None:
         self._token = NOTHING_SEEN
-        # The newest revision of a later epoch, for the entries that wait to be accepted.
-        self._later: dict[str, int] = {}
 
     @property
     def token(self) -> CausalToken:
@@ -73,26 +70,32 @@ class CausalState:
 
     def needed(self, namespace: str) -> int | None:
         """Returns the revision that a cache must have applied to answer a causal read; None: ask the server."""
-        return None if namespace in self._later else self._token.needed(namespace)
+        return self._token.needed(namespace)
 
-    def saw(self, namespace: str, revision: int) -> None:
-        """Takes note of a revision that a server has shown."""
-        held = self._token.revisions.get(namespace, 0)
-        if revision <= held:
-            return
-        if held and epoch_of(revision) > epoch_of(held):
-            self._later[namespace] = max(revision, self._later.get(namespace, 0))
-            return
-        self._token = self._token.seen(namespace, revision)
-        for dropped in self._later.keys() - self._token.revisions.keys():
-            del self._later[dropped]
+    def saw(self, namespace: str, revision: int, *, linearizable: bool = False) -> None:
+        """Takes note of a revision that a server or cache has shown.
+
+        Args:
+            namespace: the namespace.
+            revision: the head of the answer.
+            linearizable: whether the answer reflects all that was acknowledged before. Only then it stands for
+                what was once seen of a namespace and dropped.
+        """
+        token = self._token
+        held = token.revisions.get(namespace)
+        if held is None:
+            if linearizable or not token.incomplete:
+                self._token = token.seen(namespace, revision)
+        elif revision > held:
+            if epoch_of(revision) == epoch_of(held) and namespace not in token.earlier:
+                self._token = token.seen(namespace, revision)
+            else:
+                # Nobody has presented what was seen in the earlier epoch: whether it survived is not known.
+                self._token = merge_tokens((token, CausalToken({namespace: revision})))
 
     def take(self, token: CausalToken) -> None:
-        """Takes note of what somebody else has seen, after a server has accepted every entry of it."""
-        if token.incomplete:
-            self._token = merge_tokens((self._token, CausalToken(incomplete=True)))
-        for namespace, revision in token.revisions.items():
-            self.saw(namespace, revision)
+        """Takes note of what somebody else has seen, once a server has accepted every entry of it."""
+        self._token = merge_tokens((self._token, token._replace(earlier={})))
 
     def demand(self, consistency: Consistency, namespace: str) -> Demand:
         """Returns what a read of ``namespace`` asks for.
@@ -100,34 +103,46 @@ class CausalState:
         Raises:
             InvalidArgument: there is no such level.
         """
-        level = _LEVELS.get(consistency)
-        if level is None:
-            raise InvalidArgument(f"consistency: {consistency!r} is not one of {', '.join(_LEVELS)}")
+        level = _LEVELS[checked_consistency(consistency)]
         if consistency != "causal":
             return Demand(level)
-        held = self._token.needed(namespace)
-        if held is None:
-            return Demand(pb.READ_CONSISTENCY_LINEARIZABLE)
-        if not held:
-            return Demand(level)
-        if namespace in self._later:
-            # Only the earlier revision is presented; what was seen later, a linearizable read reflects anyway.
+        needed = self._token.needed(namespace)
+        if needed is None:
             level = pb.READ_CONSISTENCY_LINEARIZABLE
-        return Demand(level, encode_causal(CausalToken({namespace: held})), held)
+        return Demand(level, entries_of(self._token, namespace))
 
-    def confirm(self, namespace: str, revision: int) -> None:
-        """Takes note that a server has accepted ``revision``: it was not lost."""
-        later = self._later.get(namespace)
-        if later is not None and self._token.revisions.get(namespace) == revision:
-            del self._later[namespace]
-            self._token = self._token.seen(namespace, later)
+    def accepted(self, namespace: str, demand: Demand, head: int) -> None:
+        """Takes note that a server has answered a demand, at ``head``: nothing that it presented was lost."""
+        if demand.presented is not None and demand.presented == entries_of(self._token, namespace):
+            self._token = self._token.seen(namespace, head)
 
-    def forget(self, namespace: str, lost_after: int, lost_through: int) -> None:
-        """Drops an entry that names a revision in ``(lost_after, lost_through]``, which were lost."""
-        if lost_after < self._token.revisions.get(namespace, 0) <= lost_through:
-            self._token = self._token.without(namespace)
-            if later := self._later.pop(namespace, 0):
-                self.saw(namespace, later)
+    def forget(self, namespace: str, lost: LostRange) -> None:
+        """Drops what is known of a namespace as far as it lies in a lost range."""
+        named = tuple(self._token.named(namespace))
+        survived = [revision for revision in named if not lost.after < revision <= lost.through]
+        if len(survived) < len(named):
+            token = self._token.without(namespace)
+            self._token = merge_tokens((token, *(CausalToken({namespace: revision}) for revision in survived)))
+
+
+def checked_consistency(consistency: Consistency) -> Consistency:
+    """Returns ``consistency``.
+
+    Raises:
+        InvalidArgument: there is no such level.
+    """
+    if consistency not in _LEVELS:
+        raise InvalidArgument(f"consistency: {consistency!r} is not one of {', '.join(_LEVELS)}")
+    return consistency
+
+
+def entries_of(token: CausalToken, namespace: str) -> CausalToken | None:
+    """Returns the part of a token that is about one namespace, None if there is none."""
+    newest = token.revisions.get(namespace)
+    if newest is None:
+        return None
+    earlier = token.earlier.get(namespace)
+    return CausalToken({namespace: newest}, earlier={namespace: earlier} if earlier else {})
 
 
 def to_text(token: CausalToken) -> str:

@@ -46,7 +46,7 @@ class Claim(Generic[T]):
         state = record.claim
         assert state is not None
         self.record = record
-        self.fence = state.fence
+        self.fence: int = state.fence
         self.lease = lease
         self._attempts = state.attempts
         self._space = space
@@ -105,13 +105,14 @@ class Claim(Generic[T]):
                 request.result.CopyFrom(from_payload(payload))
             transport = self._space.transport
             reply: ms.CompleteResponse
-            reply = await self._send(
+            reply, call_id = await self._send(
                 transport.stub.Complete,
                 request,
                 timeout,
                 ticket=explicit(request_id) if request_id is not None else self._completion_ticket(payload),
             )
             self._end()
+            self._space.acked(request, reply.record.version, call_id, reply.replayed)
             return Record(self._space, self.record._codec, reply.record, reply.head)
 
     async def release(self, *, request_id: str | None = None, timeout: float | None = None) -> None:
@@ -163,9 +164,9 @@ class Claim(Generic[T]):
         *,
         request_id: str | None = None,
         ticket: RequestTicket | None = None,
-    ) -> Reply:
+    ) -> tuple[Reply, str]:
         try:
-            reply, _ = await self._space.transport.write(
+            return await self._space.transport.write(
                 method,
                 request,
                 request_id=request_id,
@@ -176,7 +177,6 @@ class Claim(Generic[T]):
         except ClaimLost as lost:
             self._end(lost)
             raise
-        return reply
 
     def _completion_ticket(self, payload: Payload | None) -> RequestTicket:
         # A completion whose outcome is unknown keeps its id, so completing again is answered by the
@@ -214,8 +214,8 @@ class ClaimScope(Generic[T]):
     ) -> None:
         self._space = space
         self._codec = codec
-        self._lease = _between("lease", to_seconds("lease", lease), LEASE_MIN, LEASE_MAX)
-        self._wait = _between("wait", to_seconds("wait", wait) if wait else 0.0, 0.0, WAIT_MAX)
+        self._lease = between("lease", to_seconds("lease", lease), LEASE_MIN, LEASE_MAX)
+        self._wait = between("wait", to_seconds("wait", wait) if wait else 0.0, 0.0, WAIT_MAX)
         self._timeout = timeout
         self._request = ms.ClaimNextRequest(
             namespace=space.name,
@@ -352,7 +352,12 @@ class ClaimScope(Generic[T]):
             LOG.debug("could not release the claim on %r: %s", claim.key, error)
 
 
-def _between(field: str, seconds: float, low: float, high: float) -> float:
+def between(field: str, seconds: float, low: float, high: float) -> float:
+    """Returns ``seconds``.
+
+    Raises:
+        InvalidArgument: it is outside ``low`` to ``high``.
+    """
     if not low <= seconds <= high:
         raise InvalidArgument(f"{field}: {seconds:g} s is not between {low:g} and {high:g} s")
     return seconds

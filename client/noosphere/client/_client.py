@@ -17,8 +17,12 @@ from noosphere.consistency import NamespacePolicy
 from noosphere.v1 import memory_service_pb2 as ms
 
 from ._agent import check_agent, close_agent, keep_agent, open_agent, random_agent
+from ._causal import to_text
+from ._errors import AckedWritesLost
+from ._handover import observe
 from ._local import surroundings_of
 from ._namespace import Namespace
+from ._resubmit import Resubmitted, resubmit
 from ._retry import RetryPolicy
 from ._space import Space
 from ._transport import CHANNEL_OPTIONS, Method, Transport
@@ -74,7 +78,9 @@ class NamespaceState:
 class Client:
     """One agent, connected. Made by :func:`connect`; bound to its event loop.
 
-    It keeps no values and no causal contexts: those live in the records that were read.
+    It keeps no causal contexts: those live in the records that were read. It does keep how far it has seen
+    each namespace, which orders reads and never authorises a write, and its last 256 acknowledged writes, in
+    case that they are lost.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -112,6 +118,47 @@ class Client:
     def namespace(self, full_name: str) -> Namespace:
         """Returns a namespace by its full name, e.g. ``shared/launch``."""
         return Namespace(Space(self._transport, full_name))
+
+    def causal_token(self) -> str:
+        """Returns how far this client has seen each namespace, as text for another agent's :meth:`observe`.
+
+        It names the 64 namespaces seen last. It orders reads and authorises nothing, above all no overwrite.
+        """
+        return to_text(self._transport.progress.causal.token)
+
+    async def observe(self, token: str, *, timeout: float | None = None) -> None:
+        """Takes over what another agent has seen: causal reads then show at least that.
+
+        The server is asked at once whether all of it has survived.
+
+        Args:
+            token: the other's :meth:`causal_token`, or a JSON object with it as its member ``causal_token``.
+            timeout: the deadline of each call with its retries, in seconds; eight namespaces are asked about
+                at a time.
+
+        Raises:
+            AckedWritesLost: something that the other has seen, or written, did not survive. What did is
+                taken over all the same.
+            FutureRevision: the token is from elsewhere: the server never issued its revisions.
+            InvalidArgument: the token is damaged, or of a newer format.
+            NoosphereError: the server could not be asked.
+        """
+        await observe(self._transport, token, timeout)
+
+    async def resubmit(self, lost: AckedWritesLost, *, timeout: float | None = None) -> tuple[Resubmitted, ...]:
+        """Writes again what was lost, unless something else was written there since.
+
+        Each write is made once, however often and from however many tasks this is called. Writes of one
+        transaction are made together or not at all; what cannot be made is reported, not raised.
+
+        Args:
+            lost: the loss, whose ``own_writes`` are meant.
+            timeout: the deadline of each call with its retries, in seconds.
+
+        Returns:
+            What became of each write, in their order.
+        """
+        return await resubmit(self._transport, lost, timeout)
 
     async def ensure_namespace(
         self, name: str, policy: NamespacePolicy | None = None, *, timeout: float | None = None

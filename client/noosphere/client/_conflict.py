@@ -141,6 +141,26 @@ class Conflict(NoosphereError, Generic[T]):
             "allowed": [action.value for action in self.allowed],
         }
 
+    def _renewed(self, theirs: Record[T]) -> Conflict[T]:
+        """Returns the same conflict with a record that was read later."""
+        seen = self.base.seen if self.base is not None else None
+        unseen = tuple(dot for dot in _dots(theirs) if seen is None or not seen.covers(dot.revision))
+        return type(self)(
+            self.message,
+            namespace=self.namespace,
+            key=self.key,
+            operation=self.operation,
+            codec=self._codec,
+            base=self.base,
+            mine=self._mine,
+            theirs=theirs,
+            unseen=unseen or self.unseen,
+            reason=self.reason,
+            code=self.code,
+            request_id=self.request_id,
+            head=theirs.head,
+        )
+
     def _sentences(self) -> list[Sentence]:
         what = {"put": "Your write to ", "delete": "Your delete of "}.get(self.operation, "Your check of ")
         found = [Sentence(what, escape(self.key), f" failed: {self._why()}.", 0, cut=True)]
@@ -204,6 +224,50 @@ class PreconditionRequired(Conflict[T]):
 
     def _why(self) -> str:
         return "it has a value that you have not read"
+
+
+class SiblingConflict(Conflict[T]):
+    """A record has several live values that nobody has joined yet.
+
+    Never raised: ``key.update`` hands it to its function, whose result replaces all of ``theirs.values``.
+    """
+
+    default_reason = "UNRESOLVED_SIBLINGS"
+    default_code = "FAILED_PRECONDITION"
+
+    @property
+    def allowed(self) -> tuple[Action, ...]:
+        """What the caller may do."""
+        return (Action.MERGE,)
+
+    def _sentences(self) -> list[Sentence]:
+        found = [Sentence("", escape(self.key), " has several values that nobody has joined.", 0, cut=True)]
+        if self.theirs is not None:
+            found.append(self._now(self.theirs))
+        shown = ", ".join(_writer(dot) for dot in self.unseen[:_WRITERS_SHOWN])
+        more = len(self.unseen) - _WRITERS_SHOWN
+        found.append(Sentence("They are by ", shown, f" and {more} more." if more > 0 else ".", 2, cut=True))
+        found.append(Sentence("Write one value that keeps what matters in each of them.", None, "", 3))
+        return found
+
+
+def sibling_conflict(record: Record[T]) -> SiblingConflict[T]:
+    """Returns what is to be said about a record with several live values."""
+    return SiblingConflict(
+        f"{record.key!r} in {record.namespace} has {len(record.writers)} live values",
+        namespace=record.namespace,
+        key=record.key,
+        operation="update",
+        codec=record._codec,
+        theirs=record,
+        unseen=_dots(record),
+        head=record.head,
+    )
+
+
+def _dots(record: Record[Any]) -> tuple[Dot, ...]:
+    """Returns a record's live values without their content, newest first."""
+    return tuple(Dot(w.revision, w.actor, w.time, False) for w in reversed(record.writers))
 
 
 def _writer(dot: Dot) -> str:

@@ -7,9 +7,11 @@
     │   ├── VersionMismatch             expected_version is not the version
     │   ├── ContextTooOld               what was read is too old to judge an absent key
     │   ├── SiblingLimit                too many unresolved values: write one in their place
-    │   └── PreconditionRequired        nothing was read before writing over a live value
+    │   ├── PreconditionRequired        nothing was read before writing over a live value
+    │   └── SiblingConflict             not raised: several values, for a model to join in update()
     ├── Aborted                         read again and decide again
     │   ├── TransactionFailed           which parts failed, each with its own error
+    │   ├── StaleRead                   what was read changed before the decision was written
     │   ├── ClaimLost                   somebody else may have the task; nothing was written
     │   └── Contention                  the server gave up deciding against ever newer records
     ├── FailedPrecondition              change the request
@@ -18,6 +20,8 @@
     │   ├── StaleFence                  a newer holder of the lock has written
     │   ├── MergeTypeMismatch           the record has another merge type
     │   ├── NamespaceDeleted            ensure_namespace() opens it again
+    │   ├── UncheckableGuard            a guard outside the written namespace can only be checked
+    │   ├── NoConflict                  there is nothing to resolve
     │   └── CrossNamespace              a transaction spans one namespace
     ├── InvalidArgument                 change the request
     │   ├── ValueTooLarge
@@ -34,6 +38,7 @@
     ├── Unavailable                     the server cannot be reached, or is stopping
     ├── DeadlineExceeded                no answer in time
     ├── AckedWritesLost                 an acknowledged write did not survive: tell its owner
+    ├── NotKept                         a lost write was too large to keep, so it cannot be written again
     ├── ServerError                     the server broke its contract
     ├── NotCached                       a near cache cannot tell: read from the server
     ├── ClientClosed                    the call came after, or was cut off by, the end of the client
@@ -186,6 +191,17 @@ class NamespaceDeleted(FailedPrecondition):
     """The namespace was deleted; ``ensure_namespace`` opens a new generation."""
 
 
+class UncheckableGuard(FailedPrecondition):
+    """A guard lies outside the written namespace, so it could only be checked just before the commit.
+
+    ``allow_checked`` accepts that; ``guard`` narrows what is guarded.
+    """
+
+
+class NoConflict(FailedPrecondition):
+    """The key has fewer than two live values, so there is nothing to resolve."""
+
+
 class CrossNamespace(FailedPrecondition):
     """A transaction named two namespaces."""
 
@@ -310,6 +326,13 @@ class AckedWritesLost(NoosphereError):
     lost_after = 0
     lost_through = 0
     own_writes: tuple[AckedWrite, ...] = ()
+
+
+class NotKept(NoosphereError):
+    """What was lost was too large to keep a copy of (or is a completed task): its owner has to do it again."""
+
+    default_reason = "NOT_KEPT"
+    default_code = "NOT_FOUND"
 
 
 class ServerError(NoosphereError):

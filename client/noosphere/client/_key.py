@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from noosphere.consistency import Scalar
 
-from ._conflict import Conflict
-from ._errors import Contention, DeadlineExceeded, InvalidArgument
+from ._budget import Budget
+from ._causal import Consistency
 from ._operations import Increment, KeepMax, KeepMin, LogAppend, MapUpdate, Seen, SetUpdate
 from ._record import Record
+from ._reserve import ReservePolicy, ReserveScope
 from ._space import MergeResult, Space
-from ._transport import Transport
+from ._update import Change, Put, Update
 from ._values import Codec
 
 T = TypeVar("T")
-
-Change = Callable[[T | None, Conflict[T] | None], T | Awaitable[T]]
-"""Computes a new value from the current one and, from the second attempt on, the conflict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +38,14 @@ class Key(Generic[T]):
         """The namespace's name."""
         return self._space.name
 
-    async def get(self, *, timeout: float | None = None) -> Record[T] | None:
-        """Returns the record, None if the key has no live value."""
-        record = await self.read(timeout=timeout)
+    async def get(self, *, consistency: Consistency = "linearizable", timeout: float | None = None) -> Record[T] | None:
+        """Returns the record, None if the key has no live value; see ``Namespace.get``."""
+        record = await self.read(consistency=consistency, timeout=timeout)
         return record if record.exists else None
 
-    async def read(self, *, timeout: float | None = None) -> Record[T]:
+    async def read(self, *, consistency: Consistency = "linearizable", timeout: float | None = None) -> Record[T]:
         """Returns the record, also of an absent key: it then has no value and still a context."""
-        return await self._space.read(self._codec, self.name, timeout)
+        return await self._space.read(self._codec, self.name, timeout, consistency)
 
     async def put(
         self,
@@ -108,6 +104,7 @@ class Key(Generic[T]):
         change: Change[T],
         *,
         attempts: int = 4,
+        reserve: ReservePolicy = "never",
         timeout: float | None = None,
         ttl: timedelta | float | None = None,
         expires_at: datetime | None = None,
@@ -119,10 +116,16 @@ class Key(Generic[T]):
         (its ``mine`` is the value that was refused). Nothing is written that was not computed from
         what it replaces.
 
+        A record with several live values is handed out with a :class:`SiblingConflict`: its ``theirs.values``
+        are all of them, the current value is the one written last, and the new value replaces them all.
+
         Args:
-            change: called with the current value (None if absent) and the conflict (None at first);
-                may be async and slow.
+            change: called with the current value (None if absent) and the conflict (None at first, unless
+                there are several values); may be async and slow.
             attempts: how often to write at most.
+            reserve: when to reserve the key, so that others who ask wait instead of thinking in vain:
+                ``never``; ``on_conflict``, after two refused writes; ``first``, before reading. At most 60 s
+                are waited for another's reservation. Advisory: without one the update goes on all the same.
             timeout: a limit for all of it, ``change`` included, in seconds; None sets no limit beyond
                 the default deadline of each call.
             ttl: how long the new value lives, in seconds or as a span.
@@ -136,31 +139,35 @@ class Key(Generic[T]):
             Conflict: the last attempt met one too.
             Contention: the server could not decide the last attempt.
             DeadlineExceeded: ``timeout`` passed; ``outcome`` says whether a write was under way.
-            UnresolvedSiblings: the record has several values.
+            NoosphereError: anything else, see the tree.
         """
-        if attempts < 1:
-            raise InvalidArgument(f"attempts: {attempts} is less than 1")
-        budget = _Budget(self._space.transport, timeout)
-        record = await self.read(timeout=budget.call())
-        conflict: Conflict[T] | None = None
-        for attempt in range(1, attempts + 1):
-            current = record.value if record.exists else None
-            value = await budget.run(change, current, conflict)
-            try:
-                return await record.replace(
-                    value, ttl=ttl, expires_at=expires_at, attributes=attributes, timeout=budget.call()
-                )
-            except Conflict as refused:
-                if attempt == attempts:
-                    raise
-                conflict = refused
-            except Contention:
-                if attempt == attempts:
-                    raise
-                conflict = None
-            theirs = conflict.theirs if conflict is not None else None
-            record = theirs if theirs is not None else await self.read(timeout=budget.call())
-        raise AssertionError("unreachable: the last attempt returns or raises")
+        update = Update(self._space, self._codec, self.name, attempts, reserve)
+        budget = Budget(self._space.transport, timeout, "update")
+        return await update.run(change, Put(ttl, expires_at, attributes), budget)
+
+    def reserve(
+        self, lease: timedelta | float = 30.0, wait: timedelta | float = 0.0, *, timeout: float | None = None
+    ) -> ReserveScope:
+        """Says for the length of an ``async with`` block that this task thinks about the key.
+
+        ::
+
+            async with key.reserve(wait=30) as reservation:
+                if not reservation.held:
+                    print(reservation.holder, "is at it")
+
+        It keeps nobody from writing: it is for those who ask. It renews itself while the block runs; losing
+        it stops nobody. The key need not exist.
+
+        Args:
+            lease: how long it lasts without renewal, in seconds or as a span: 1 s to 1 h.
+            wait: how long to wait for another's to end, in seconds or as a span, at most 60 s.
+            timeout: the deadline of each call with its retries, in seconds, beyond ``wait``.
+
+        Returns:
+            A context manager that gives a :class:`Reservation`.
+        """
+        return ReserveScope(self._space, self.name, lease, wait, timeout)
 
     async def increment(
         self, by: int = 1, *, request_id: str | None = None, timeout: float | None = None
@@ -210,39 +217,3 @@ class Key(Generic[T]):
 
     def __repr__(self) -> str:
         return f"Key({self.namespace!r}, {self.name!r}, {self._codec.name})"
-
-
-class _Budget:
-    """One limit over several calls and the caller's own thinking."""
-
-    def __init__(self, transport: Transport, timeout: float | None) -> None:
-        self._clock = transport.clock
-        self._default = transport.timeout
-        self._limit = transport.deadline(timeout)
-        self._end = None if timeout is None else self._clock() + self._limit
-
-    def call(self) -> float | None:
-        """Returns the deadline of the next call, in seconds."""
-        return None if self._end is None else min(self._left(), self._default)
-
-    async def run(self, change: Change[T], current: T | None, conflict: Conflict[T] | None) -> T:
-        """Runs the caller's function within what is left."""
-        scope = asyncio.timeout(None if self._end is None else self._left())
-        try:
-            async with scope:
-                found = change(current, conflict)
-                return await found if inspect.isawaitable(found) else found
-        except TimeoutError:
-            # The function's own TimeoutError is not ours to translate.
-            if scope.expired():
-                raise self._exceeded() from None
-            raise
-
-    def _left(self) -> float:
-        assert self._end is not None
-        if (left := self._end - self._clock()) <= 0:
-            raise self._exceeded()
-        return left
-
-    def _exceeded(self) -> DeadlineExceeded:
-        return DeadlineExceeded(f"the update was not finished within {self._limit:g} s")

@@ -9,10 +9,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from noosphere.consistency import ChangeKind, Refusal, Scalar, check_collection
 from noosphere.v1 import memory_service_pb2 as ms
 
+from ._causal import Consistency, checked_consistency
 from ._errors import InvalidArgument
 from ._operations import checked_key
 from ._record import Record
-from ._space import Space
+from ._space import Carrier, Space
 from ._values import Codec
 from ._wire import Dot, from_scalars, local_refusal, to_dots, to_time
 
@@ -93,9 +94,12 @@ def list_records(
     keys_only: bool = False,
     claimed_only: bool = False,
     page_size: int = PAGE_SIZE,
+    consistency: Consistency = "linearizable",
     timeout: float | None = None,
+    carrier: Carrier | None = None,
 ) -> AsyncIterator[Record[T]]:
     """Returns the records of a collection; arguments are checked at once, pages fetched as needed."""
+    checked_consistency(consistency)
     request = ms.ListRequest(
         namespace=space.name,
         collection=checked_collection(collection),
@@ -105,16 +109,19 @@ def list_records(
         keys_only=keys_only,
         claimed_only=claimed_only,
     )
-    return _records(space, codec, request, timeout)
+    return _records(space, codec, request, timeout, consistency, carrier)
 
 
 async def _records(
-    space: Space, codec: Codec[T], request: ms.ListRequest, timeout: float | None
+    space: Space,
+    codec: Codec[T],
+    request: ms.ListRequest,
+    timeout: float | None,
+    consistency: Consistency,
+    carrier: Carrier | None,
 ) -> AsyncIterator[Record[T]]:
     while True:
-        reply: ms.ListResponse = await space.transport.read(
-            space.transport.stub.List, request, timeout=timeout, namespace=space.name
-        )
+        reply: ms.ListResponse = await space.ask(space.transport.stub.List, request, timeout, consistency, carrier)
         for record in reply.records:
             yield Record(space, codec, record, reply.head, keys_only=request.keys_only)
         if not reply.next_page_token:

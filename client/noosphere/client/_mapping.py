@@ -8,6 +8,7 @@ from noosphere.v1 import errors_pb2
 from . import _errors as e
 from ._conflict import Conflict, ContextTooOld, PreconditionRequired, SiblingLimit, VersionMismatch
 from ._errors import NoosphereError, Outcome
+from ._stale import StaleRead, to_stale
 from ._status import Failure
 from ._wire import to_dots
 
@@ -20,12 +21,14 @@ CONFLICTS: dict[str, type[Conflict[object]]] = {
 }
 
 OTHERS: dict[str, type[NoosphereError]] = {
-    Reason.STALE_READ_SET: e.Aborted,
+    Reason.STALE_READ_SET: StaleRead,
     Reason.CLAIM_LOST: e.ClaimLost,
     Reason.CONTENTION: e.Contention,
     Reason.MERGE_TYPE_MISMATCH: e.MergeTypeMismatch,
     Reason.NAMESPACE_DELETED: e.NamespaceDeleted,
     Reason.CROSS_NAMESPACE: e.CrossNamespace,
+    Reason.UNCHECKABLE_GUARD: e.UncheckableGuard,
+    Reason.NO_CONFLICT: e.NoConflict,
     Reason.AGENT_ACTIVE: e.AgentActive,
     Reason.STALE_INCARNATION: e.StaleIncarnation,
     Reason.STALE_FENCE: e.StaleFence,
@@ -128,7 +131,7 @@ def to_error(failure: Failure, *, request_id: str | None, outcome: Outcome, name
         outcome=outcome,
         head=head,
     )
-    _fill(error, failure)
+    _fill(error, failure, namespace)
     return error
 
 
@@ -159,13 +162,15 @@ def _transaction_failed(
     )
 
 
-def _fill(error: NoosphereError, failure: Failure) -> None:
+def _fill(error: NoosphereError, failure: Failure, namespace: str) -> None:
     detail = failure.detail
     if isinstance(error, e.ValueTooLarge) and isinstance(detail, errors_pb2.LimitDetail):
         error.field, error.actual, error.limit = detail.field, detail.actual, detail.limit
     elif isinstance(error, e.AckedWritesLost) and isinstance(detail, errors_pb2.LostRevisionsDetail):
         # `from` is a keyword here.
         error.namespace, error.lost_after, error.lost_through = detail.namespace, getattr(detail, "from"), detail.to
+    elif isinstance(error, StaleRead) and isinstance(detail, errors_pb2.StaleReadSetDetail):
+        error.stale, error.namespace = to_stale(detail.stale), namespace
     elif isinstance(error, e.Compacted) and isinstance(detail, errors_pb2.LogRangeDetail):
         error.floor = detail.floor
     elif isinstance(error, e.LimitExceeded):

@@ -11,13 +11,17 @@ from noosphere.consistency import Scalar
 
 from ._board import Board
 from ._cache import BYTES_MAX, NearCache
-from ._causal import Consistency
+from ._causal import Consistency, unpack
+from ._decide import Think, decide
 from ._key import Key
 from ._listing import PAGE_SIZE, HistoryEntry, list_history, list_records
 from ._operations import Compare, Operation, Seen, checked_key
+from ._pending import PendingConflict, list_conflicts
+from ._readset import Readings, decode
 from ._record import Record
 from ._space import Space, TransactResult
 from ._values import Model, codec_for
+from ._view import Decision, GuardMode, Guards, Terms, View
 from ._watch import PATIENCE, SNAPSHOT_RECORDS_MAX, Watch
 
 T = TypeVar("T")
@@ -297,6 +301,113 @@ class Namespace:
         """
         return await self._space.transact(compares, operations, request_id, timeout)
 
+    async def decide(
+        self,
+        think: Think,
+        *,
+        guard: Guards = (),
+        attempts: int = 3,
+        mode: GuardMode = "strict",
+        allow_checked: bool = False,
+        timeout: float | None = None,
+    ) -> Decision:
+        """Lets ``think`` read and decide, and writes the decision only if what it read still holds.
+
+        ::
+
+            async def think(view: View) -> Sequence[Operation]:
+                plan = await view.get("plan", Plan)
+                reply = await chat([*prompt(plan), *([view.notes.as_message()] if view.notes else [])])
+                return [Put("next", reply)]
+
+            await namespace.decide(think, guard=("plan", "goals/"))
+
+        If something guarded changed meanwhile, or a write met a conflict, ``think`` is asked again with a
+        fresh view, whose ``notes`` explain that. A put or delete that says nothing about what it expects of
+        its key replaces what the view has read of it.
+
+        Args:
+            think: called with a :class:`View`; returns the writes, none to write nothing.
+            guard: what of all that is read must not change: keys, collections (ending in a slash), or a
+                :class:`Guard` for one namespace. Empty for everything.
+            attempts: how often to think at most.
+            mode: ``warn`` writes although something guarded changed, and reports it in ``stale``.
+            allow_checked: accept that what was read in other namespaces is only checked just before.
+            timeout: a limit for all of it, ``think`` included, in seconds; None sets no limit beyond the
+                default deadline of each call.
+
+        Returns:
+            The decision as written; without writes its revision is 0.
+
+        Raises:
+            StaleRead: what was read in the last attempt changed too.
+            UncheckableGuard: something guarded lies in another namespace.
+            TransactionFailed: the last attempt met a conflict, or a write can never succeed.
+            Contention: the server could not decide the last attempt.
+            DeadlineExceeded: ``timeout`` passed; ``outcome`` says whether a write was under way.
+            NoosphereError: anything else, see the tree.
+        """
+        return await decide(self._space, think, Terms(guard, mode, allow_checked), attempts, timeout)
+
+    def reading(self, *, guard: Guards = (), mode: GuardMode = "strict", allow_checked: bool = False) -> View:
+        """Returns a view for an ``async with`` block: its reads are recorded, and its writes need them to hold.
+
+        Args:
+            guard: what of all that is read must not change, unless a write says otherwise; empty for
+                everything.
+            mode: ``warn`` writes although something guarded changed, and reports it.
+            allow_checked: accept that what was read in other namespaces is only checked just before.
+        """
+        return View(self._space, Readings(), Terms(guard, mode, allow_checked))
+
+    def resume_view(
+        self, token: str, *, guard: Guards = (), mode: GuardMode = "strict", allow_checked: bool = False
+    ) -> View:
+        """Returns a view that goes on where another left off, perhaps in another process, days ago.
+
+        Args:
+            token: what ``View.token`` returned.
+            guard: as for :meth:`reading`.
+            mode: as for :meth:`reading`.
+            allow_checked: as for :meth:`reading`.
+
+        Raises:
+            InvalidArgument: the token is damaged, or of a newer format.
+        """
+        readings = Readings(decode(unpack("token", token)))
+        return View(self._space, readings, Terms(guard, mode, allow_checked))
+
+    @overload
+    def conflicts(
+        self, collection: str = "", *, page_size: int = PAGE_SIZE, timeout: float | None = None
+    ) -> AsyncIterator[PendingConflict[Any]]: ...
+    @overload
+    def conflicts(
+        self, collection: str = "", *, model: Model[T], page_size: int = PAGE_SIZE, timeout: float | None = None
+    ) -> AsyncIterator[PendingConflict[T]]: ...
+    def conflicts(
+        self,
+        collection: str = "",
+        *,
+        model: Model[Any] | None = None,
+        page_size: int = PAGE_SIZE,
+        timeout: float | None = None,
+    ) -> AsyncIterator[PendingConflict[Any]]:
+        """Lists the records with several live values, the longest waiting first.
+
+        ::
+
+            async for pending in namespace.conflicts():
+                await pending.record.resolve(join(pending.record.values))
+
+        Args:
+            collection: a key prefix that ends in a slash; empty for the whole namespace.
+            model: how to read the values.
+            page_size: records per call, 1 to 1,000.
+            timeout: the deadline of each page with its retries, in seconds.
+        """
+        return list_conflicts(self._space, codec_for(model), collection, page_size=page_size, timeout=timeout)
+
     @overload
     def watch(
         self,
@@ -359,6 +470,7 @@ class Namespace:
             snapshot=snapshot,
             patience=patience,
             snapshot_records_max=snapshot_records_max,
+            on_revision=self._space.saw,
         )
 
     def cached(self, *, bytes_max: int = BYTES_MAX) -> NearCache:

@@ -7,10 +7,13 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from noosphere.consistency import LostRange
+from noosphere.v1 import types_pb2 as pb
 
 from ._acked import AckedWrites
 from ._causal import CausalState
 from ._errors import AckedWritesLost, NoosphereError
+
+_LINEARIZABLE = frozenset({pb.READ_CONSISTENCY_UNSPECIFIED, pb.READ_CONSISTENCY_LINEARIZABLE})
 
 
 class Progress:
@@ -30,17 +33,24 @@ class Progress:
         self.resubmitting = asyncio.Lock()
         self.thinking: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
-    def answered(self, namespace: str, reply: Any) -> None:
-        """Takes note of a reply about a namespace."""
-        self.causal.saw(namespace, reply.head)
+    def answered(self, namespace: str, reply: Any, consistency: int = 0) -> None:
+        """Takes note of a reply about a namespace.
+
+        Args:
+            namespace: the namespace.
+            reply: the reply, with its ``head`` if it has one.
+            consistency: the level that the request asked for; 0 for the default.
+        """
+        if head := getattr(reply, "head", 0):
+            self.causal.saw(namespace, head, linearizable=consistency in _LINEARIZABLE)
 
     def refused(self, namespace: str, error: NoosphereError) -> None:
         """Takes note of a refusal; a loss gets the names of this client's own writes that died."""
         if isinstance(error, AckedWritesLost):
             error.namespace = error.namespace or namespace
             lost = LostRange(error.lost_after, error.lost_through)
-            self.causal.forget(error.namespace, *lost)
+            self.causal.forget(error.namespace, lost)
             error.own_writes = self.acked.mark_lost(error.namespace, lost)
             namespace = error.namespace
-        if error.head and namespace:
+        if error.head:
             self.causal.saw(namespace, error.head)

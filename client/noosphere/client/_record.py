@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from noosphere.consistency import CausalContext, Encoding, MergeType, Scalar, VersionClock
 from noosphere.v1 import types_pb2 as pb
 
-from ._errors import UnresolvedSiblings, ValueAbsent, ValueMismatch
-from ._values import JSON, Codec
+from ._errors import InvalidArgument, UnresolvedSiblings, ValueAbsent, ValueMismatch
+from ._values import JSON, Codec, Payload
 from ._wire import Dot, to_clock, to_context, to_dots, to_payload, to_scalar, to_time
 
 if TYPE_CHECKING:
     from ._space import Space
 
 T = TypeVar("T")
+
+
+class Missing(Enum):
+    """The type of an argument that was not given, where None is a value."""
+
+    MISSING = "missing"
+
+
+MISSING: Final = Missing.MISSING
 
 
 class Written(NamedTuple):
@@ -303,6 +313,43 @@ class Record(Generic[T]):
             The record without a value.
         """
         return await self._space.delete(self._codec, self.key, seen=self, request_id=request_id, timeout=timeout)
+
+    async def resolve(
+        self,
+        value: T | Missing = MISSING,
+        *,
+        keep: int | None = None,
+        delete: bool = False,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Record[T]:
+        """Puts one value, or none, in the place of the several that this record has.
+
+        Args:
+            value: the new value; attributes are kept, an expiry is not.
+            keep: instead, the revision of the value to keep, one of those in :attr:`writers`.
+            delete: instead, delete the key.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds; None for the client's default.
+
+        Returns:
+            The record as written.
+
+        Raises:
+            Conflict: somebody wrote since this read; ``theirs`` is the record as it is now.
+            NoConflict: the record no longer has several values.
+            InvalidArgument: none or several of ``value``, ``keep`` and ``delete`` are given, or no value has
+                the revision to keep.
+            NoosphereError: anything else, see the tree.
+        """
+        if (value is not MISSING) + (keep is not None) + delete != 1:
+            raise InvalidArgument("resolve: give one of value, keep and delete")
+        if keep is not None and keep not in {written.revision for written in self.writers}:
+            raise InvalidArgument(f"keep: no value of {self.key!r} was written at revision {keep}")
+        resolution: Payload | int | None = keep
+        if value is not MISSING:
+            resolution = self._codec.encode(value)
+        return await self._space.resolve(self, resolution, request_id, timeout)
 
     def __repr__(self) -> str:
         live = "absent" if not self.exists else f"{len(self._proto.values)} values"

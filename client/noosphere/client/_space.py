@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from noosphere.consistency import CODE_OF, Reason, Refusal, Scalar, check_namespace
+from noosphere.consistency import Refusal, Scalar, check_namespace
 from noosphere.v1 import memory_service_pb2 as ms
 from noosphere.v1 import types_pb2 as pb
 
+from ._acked import Sent
 from ._causal import Consistency
-from ._conflict import Conflict
-from ._errors import FailedPart, InvalidArgument, NoosphereError, ServerError, TransactionFailed
-from ._mapping import CONFLICTS, to_error
+from ._errors import InvalidArgument
 from ._operations import (
     Compare,
     Delete,
@@ -29,17 +28,31 @@ from ._operations import (
     lower_put,
 )
 from ._record import Applied, Record, to_applied
-from ._status import Failure
-from ._transport import Transport
-from ._values import JSON, Codec, Payload
-from ._wire import from_payload, local_refusal, to_dots
+from ._refused import Attempt, refused, transaction_failed
+from ._resolve import Resolution, resolve
+from ._transport import Method, Transport
+from ._values import JSON, Codec
+from ._wire import from_payload, local_refusal
 
 if TYPE_CHECKING:
     from ._cache import NearCache
 
 T = TypeVar("T")
+Reply = TypeVar("Reply")
 
 KEYS_PER_READ_MAX = 256
+
+
+class Carrier(Protocol):
+    """Puts tokens of what somebody has seen into calls, and takes them from their answers."""
+
+    def attach(self, call: pb.CallContext) -> None:
+        """Adds what is to be sent."""
+        ...
+
+    def accept(self, reply: pb.CallReply) -> None:
+        """Takes what came back."""
+        ...
 
 
 class MergeResult(NamedTuple):
@@ -75,18 +88,6 @@ class TransactResult(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Attempt:
-    """What a conflict about a write shows."""
-
-    request_id: str
-    key: str
-    operation: str
-    codec: Codec[Any]
-    seen: Seen | None = None
-    mine: Payload | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Space:
     """One namespace as seen through one client.
 
@@ -105,17 +106,21 @@ class Space:
             raise local_refusal(refusal) from None
 
     async def read(
-        self, codec: Codec[T], key: str, timeout: float | None, consistency: Consistency = "linearizable"
+        self,
+        codec: Codec[T],
+        key: str,
+        timeout: float | None,
+        consistency: Consistency = "linearizable",
+        carrier: Carrier | None = None,
     ) -> Record[T]:
         """Reads a key, absent or not."""
-        if consistency != "linearizable" and (cache := self.cache) is not None:
+        # What goes into a read set is asked of the server: a cache does not record what was read.
+        if consistency != "linearizable" and carrier is None and (cache := self.cache) is not None:
             found = cache.find(codec, checked_key(key), consistency)
             if found is not None:
                 return found
         request = ms.GetRequest(namespace=self.name, key=checked_key(key))
-        reply: ms.GetResponse = await self.transport.read(
-            self.transport.stub.Get, request, timeout=timeout, namespace=self.name
-        )
+        reply: ms.GetResponse = await self.ask(self.transport.stub.Get, request, timeout, consistency, carrier)
         return Record(self, codec, reply.record, reply.head)
 
     @property
@@ -123,17 +128,54 @@ class Space:
         """The open near cache of this namespace."""
         return self.transport.caches.get(self.name)
 
-    async def read_many(self, codec: Codec[T], keys: Sequence[str], timeout: float | None) -> tuple[Record[T], ...]:
+    async def read_many(
+        self,
+        codec: Codec[T],
+        keys: Sequence[str],
+        timeout: float | None,
+        consistency: Consistency = "linearizable",
+        carrier: Carrier | None = None,
+    ) -> tuple[Record[T], ...]:
         """Reads several keys at one head."""
         if len(keys) > KEYS_PER_READ_MAX:
             raise InvalidArgument(f"keys: {len(keys)} keys, the limit is {KEYS_PER_READ_MAX}")
         if not keys:
             return ()
         request = ms.BatchGetRequest(namespace=self.name, keys=[checked_key(key) for key in keys])
-        reply: ms.BatchGetResponse = await self.transport.read(
-            self.transport.stub.BatchGet, request, timeout=timeout, namespace=self.name
+        reply: ms.BatchGetResponse = await self.ask(
+            self.transport.stub.BatchGet, request, timeout, consistency, carrier
         )
         return tuple(Record(self, codec, record, reply.head) for record in reply.records)
+
+    async def ask(
+        self,
+        method: Method[Reply],
+        request: Any,
+        timeout: float | None,
+        consistency: Consistency,
+        carrier: Carrier | None = None,
+    ) -> Reply:
+        """Sends a read, whose request has the fields ``consistency`` and ``call``, with the tokens that it needs.
+
+        Raises:
+            InvalidArgument: there is no such level of consistency.
+        """
+        causal = self.transport.progress.causal
+        demand = causal.demand(consistency, self.name)
+        request.consistency = demand.level
+        # A request of several pages is sent several times.
+        request.call.Clear()
+        if demand.presented is not None:
+            request.call.causal_tokens.append(demand.token)
+        if carrier is not None:
+            carrier.attach(request.call)
+        reply: Any = await self.transport.read(method, request, timeout=timeout, namespace=self.name)
+        if demand.presented is not None:
+            causal.accepted(self.name, demand, reply.head)
+        if carrier is not None:
+            carrier.accept(reply.call)
+        answered: Reply = reply
+        return answered
 
     async def put(
         self,
@@ -149,6 +191,7 @@ class Space:
         attributes: Mapping[str, Scalar] | None = None,
         request_id: str | None = None,
         timeout: float | None = None,
+        carrier: Carrier | None = None,
     ) -> Record[T]:
         """Writes a key; see ``Namespace.put``."""
         operation, payload = lower_put(
@@ -156,17 +199,13 @@ class Space:
             Put(key, value, None, expected_version, seen, blind, ttl, expires_at, attributes),
             codec,
         )
+        request = ms.PutRequest(namespace=self.name, put=operation, return_current=True)
         reply: ms.PutResponse
-        reply, call_id = await self.transport.write(
-            self.transport.stub.Put,
-            ms.PutRequest(namespace=self.name, put=operation, return_current=True),
-            request_id=request_id,
-            timeout=timeout,
-            namespace=self.name,
-        )
+        reply, call_id = await self.tell(self.transport.stub.Put, request, request_id, timeout, carrier)
         if reply.WhichOneof("outcome") != "applied":
-            raise self._refused(_Attempt(call_id, key, "put", codec, seen, payload), reply)
+            raise refused(self, Attempt(key, "put", codec, seen, payload), reply, call_id)
         applied = to_applied(reply.applied)
+        self.acked(request, applied.revision, call_id, applied.replayed)
         live = pb.LiveValue(dot=applied.revision, actor=self.transport.actor_name, value=from_payload(payload))
         if operation.HasField("expire_time"):
             live.expire_time.CopyFrom(operation.expire_time)
@@ -190,35 +229,40 @@ class Space:
         blind: bool = False,
         request_id: str | None = None,
         timeout: float | None = None,
+        carrier: Carrier | None = None,
     ) -> Record[T]:
         """Deletes a key; see ``Namespace.delete``."""
         operation = lower_delete(self.name, Delete(key, expected_version, seen, blind))
+        request = ms.DeleteRequest(namespace=self.name, delete=operation, return_current=True)
         reply: ms.DeleteResponse
-        reply, call_id = await self.transport.write(
-            self.transport.stub.Delete,
-            ms.DeleteRequest(namespace=self.name, delete=operation, return_current=True),
-            request_id=request_id,
-            timeout=timeout,
-            namespace=self.name,
-        )
+        reply, call_id = await self.tell(self.transport.stub.Delete, request, request_id, timeout, carrier)
         if reply.WhichOneof("outcome") != "applied":
-            raise self._refused(_Attempt(call_id, key, "delete", codec, seen), reply)
+            raise refused(self, Attempt(key, "delete", codec, seen), reply, call_id)
+        self.acked(request, reply.applied.revision, call_id, reply.applied.replayed)
         record = pb.Record(key=key, context=reply.applied.context)
         return Record(self, codec, record, reply.head, applied=to_applied(reply.applied))
 
-    async def merge(self, operation: MergeOperation, request_id: str | None, timeout: float | None) -> MergeResult:
+    async def merge(
+        self,
+        operation: MergeOperation,
+        request_id: str | None,
+        timeout: float | None,
+        carrier: Carrier | None = None,
+    ) -> MergeResult:
         """Applies a merge operation, which cannot conflict."""
+        request = ms.MergeRequest(namespace=self.name, merge=lower_merge(self.name, operation))
         reply: ms.MergeResponse
-        reply, _ = await self.transport.write(
-            self.transport.stub.Merge,
-            ms.MergeRequest(namespace=self.name, merge=lower_merge(self.name, operation)),
-            request_id=request_id,
-            timeout=timeout,
-            namespace=self.name,
-        )
+        reply, call_id = await self.tell(self.transport.stub.Merge, request, request_id, timeout, carrier)
         applied = to_applied(reply.applied)
+        self.acked(request, applied.revision, call_id, applied.replayed)
         version = applied.version if applied.version is not None else applied.revision
         return MergeResult(version, applied.value, applied.trimmed, applied.replayed)
+
+    async def resolve(
+        self, record: Record[T], resolution: Resolution, request_id: str | None, timeout: float | None
+    ) -> Record[T]:
+        """Puts a value, or none, in the place of all of a record's; see ``Record.resolve``."""
+        return await resolve(self, record, resolution, request_id, timeout)
 
     async def transact(
         self,
@@ -228,41 +272,84 @@ class Space:
         timeout: float | None,
     ) -> TransactResult:
         """Applies everything at one revision or nothing; see ``Namespace.transact``."""
-        checks = [self._compare(compare) for compare in compares]
         lowered = [lower(self.name, operation) for operation in operations]
-        reply: ms.TransactResponse
-        reply, call_id = await self.transport.write(
-            self.transport.stub.Transact,
-            ms.TransactRequest(
-                namespace=self.name,
-                compares=checks,
-                operations=[operation for operation, _, _ in lowered],
-                return_current=True,
-            ),
-            request_id=request_id,
-            timeout=timeout,
+        request = ms.TransactRequest(
             namespace=self.name,
+            compares=[self.compare(compare) for compare in compares],
+            operations=[operation for operation, _, _ in lowered],
         )
-        if reply.WhichOneof("outcome") == "applied":
-            results = tuple(to_applied(result) for result in reply.applied.results)
-            return TransactResult(reply.applied.revision, results, reply.applied.replayed, reply.head)
-        parts = []
-        for failure in reply.not_applied.failures:
-            if failure.is_operation:
-                named = operations[failure.index]
-                _, codec, payload = lowered[failure.index]
-                seen = named.seen if isinstance(named, (Put, Delete)) else None
-                verb = "delete" if isinstance(named, Delete) else "put"
-                attempt = _Attempt(call_id, named.key, verb, codec, seen, payload)
-            else:
-                base = compares[failure.index]
-                seen = base if isinstance(base, Record) else None
-                attempt = _Attempt(call_id, base.key, "compare", JSON, seen)
-            error = self._error(attempt, failure.detail, reply.head)
-            parts.append(FailedPart(failure.index, failure.is_operation, attempt.key, error))
-        raise _transaction_failed(parts, call_id, reply.head)
+        conditions = [
+            Attempt(compare.key, "compare", JSON, compare if isinstance(compare, Record) else None)
+            for compare in compares
+        ]
+        attempts = [
+            Attempt(
+                operation.key,
+                "delete" if isinstance(operation, Delete) else "put",
+                codec,
+                operation.seen if isinstance(operation, (Put, Delete)) else None,
+                payload,
+            )
+            for operation, (_, codec, payload) in zip(operations, lowered, strict=True)
+        ]
+        return await self.send_transaction(request, conditions, attempts, request_id, timeout)
 
-    def _compare(self, compare: Compare | Record[Any]) -> ms.Compare:
+    async def send_transaction(
+        self,
+        request: ms.TransactRequest,
+        compares: Sequence[Attempt],
+        operations: Sequence[Attempt],
+        request_id: str | None,
+        timeout: float | None,
+    ) -> TransactResult:
+        """Sends a transaction; ``compares`` and ``operations`` are what conflicts show of its parts.
+
+        Raises:
+            TransactionFailed: a part was refused.
+        """
+        request.return_current = True
+        reply: ms.TransactResponse
+        reply, call_id = await self.tell(self.transport.stub.Transact, request, request_id, timeout)
+        if reply.WhichOneof("outcome") != "applied":
+            raise transaction_failed(self, compares, operations, reply, call_id)
+        applied = reply.applied
+        self.acked(request, applied.revision, call_id, applied.replayed)
+        return TransactResult(applied.revision, tuple(map(to_applied, applied.results)), applied.replayed, reply.head)
+
+    async def tell(
+        self,
+        method: Method[Reply],
+        request: Any,
+        request_id: str | None,
+        timeout: float | None,
+        carrier: Carrier | None = None,
+    ) -> tuple[Reply, str]:
+        """Sends a write with the tokens that it needs; returns the reply, and the request id for messages."""
+        if carrier is not None:
+            carrier.attach(request.call)
+        reply: Any
+        reply, call_id = await self.transport.write(
+            method, request, request_id=request_id, timeout=timeout, namespace=self.name
+        )
+        # Nothing came of a write that was answered with what is there now.
+        if carrier is not None and reply.HasField("call"):
+            carrier.accept(reply.call)
+        return reply, call_id
+
+    def saw(self, revision: int) -> None:
+        """Takes note of a revision that was shown otherwise than by an answer."""
+        self.transport.progress.causal.saw(self.name, revision)
+
+    def acked(self, request: Sent, revision: int, request_id: str, replayed: bool = False) -> None:
+        """Takes note of an acknowledged write, in case that it is lost."""
+        self.transport.progress.acked.add(request, revision, request_id, self.transport.clock(), replayed=replayed)
+
+    def compare(self, compare: Compare | Record[Any]) -> ms.Compare:
+        """Returns a condition as sent.
+
+        Raises:
+            InvalidArgument: it is about another namespace, or about a record whose version is not known.
+        """
         if isinstance(compare, Record):
             if compare.namespace != self.name:
                 raise InvalidArgument(f"compares: {compare.key!r} was read from {compare.namespace}, not {self.name}")
@@ -270,53 +357,3 @@ class Space:
                 raise InvalidArgument(f"compares: {compare.key!r} has values that were not read; read it again")
             return ms.Compare(key=compare.key, expected_version=compare.version)
         return ms.Compare(key=checked_key(compare.key), expected_version=compare.expected_version)
-
-    def _refused(self, attempt: _Attempt, reply: ms.PutResponse | ms.DeleteResponse) -> NoosphereError:
-        if reply.WhichOneof("outcome") is None:
-            return _no_outcome(attempt.request_id, reply.head)
-        return self._error(attempt, reply.not_applied, reply.head)
-
-    def _error(self, attempt: _Attempt, refused: pb.NotApplied, head: int) -> NoosphereError:
-        reason = refused.reason
-        code = CODE_OF[Reason(reason)].value if reason in set(Reason) else "ABORTED"
-        if (kind := CONFLICTS.get(reason)) is None:
-            failure = Failure(code, refused.message, reason)
-            return to_error(failure, request_id=attempt.request_id, outcome="not_applied", namespace=self.name)
-        theirs: Record[Any] | None = None
-        if refused.HasField("current"):
-            theirs = Record(self, attempt.codec, refused.current, refused.as_of or head)
-        conflict: Conflict[Any] = kind(
-            refused.message,
-            namespace=self.name,
-            key=attempt.key,
-            operation=attempt.operation,
-            codec=attempt.codec,
-            base=attempt.seen if isinstance(attempt.seen, Record) else None,
-            mine=attempt.mine,
-            theirs=theirs,
-            unseen=to_dots(refused.unseen),
-            reason=reason,
-            code=code,
-            request_id=attempt.request_id,
-            head=refused.as_of or head,
-        )
-        return conflict
-
-
-def _no_outcome(request_id: str, head: int) -> NoosphereError:
-    return ServerError("the server's answer has no outcome", request_id=request_id, outcome="unknown", head=head)
-
-
-def _transaction_failed(parts: Sequence[FailedPart], request_id: str, head: int) -> NoosphereError:
-    if not parts:
-        return _no_outcome(request_id, head)
-    first = parts[0]
-    kind = "operation" if first.is_operation else "compare"
-    return TransactionFailed(
-        f"{kind} {first.index} on {first.key!r}: {first.error.message}",
-        parts,
-        reason=first.error.reason,
-        code=first.error.code,
-        request_id=request_id,
-        head=head,
-    )

@@ -22,6 +22,7 @@ _DETAILS: tuple[type[Message], ...] = (
     errors_pb2.LimitDetail,
     errors_pb2.LogRangeDetail,
     errors_pb2.TransactionDetail,
+    errors_pb2.StaleReadSetDetail,
 )
 
 _CODES: dict[int, str] = {code.value[0]: code.name for code in grpc.StatusCode}

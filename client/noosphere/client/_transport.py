@@ -129,7 +129,7 @@ class Transport:
         except NoosphereError as error:
             self.progress.refused(namespace, error)
             raise
-        self.progress.answered(namespace, reply)
+        self.progress.answered(namespace, reply, getattr(request, "consistency", 0))
         return reply
 
     async def write(

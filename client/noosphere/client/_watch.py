@@ -85,6 +85,7 @@ class Watch(Generic[T]):
         snapshot_records_max: int,
         snapshot_bytes_max: float = math.inf,
         on_failure: Callable[[], None] | None = None,
+        on_revision: Callable[[int], None] | None = None,
     ) -> None:
         if sum((resume is not None, after is not None, snapshot)) > 1:
             raise InvalidArgument("resume: give one of resume, after and snapshot at most")
@@ -101,6 +102,7 @@ class Watch(Generic[T]):
         self._snapshot_records_max = snapshot_records_max
         self._snapshot_bytes_max = snapshot_bytes_max
         self._on_failure = on_failure
+        self._on_revision = on_revision
         self._delivered = 0
         self._collected: list[types_pb2.Record] = []
         self._collected_bytes = 0
@@ -158,6 +160,8 @@ class Watch(Generic[T]):
             message = await self._next()
             batch = self._after_failure(message) if isinstance(message, Failure) else self._told_by(message)
             if batch is not None:
+                if self._on_revision is not None and batch.kind != "epoch":
+                    self._on_revision(batch.revision)
                 return batch
         raise StopAsyncIteration
 

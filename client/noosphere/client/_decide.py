@@ -1,0 +1,55 @@
+"""Read, think, commit against what was read; and again with what changed meanwhile, until it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+
+from ._budget import Budget
+from ._conflict import Conflict
+from ._errors import Contention, InvalidArgument, TransactionFailed
+from ._operations import Operation
+from ._readset import Readings
+from ._space import Space
+from ._stale import NO_NOTES, Notes, StaleRead
+from ._view import Decision, Terms, View
+
+Writes = Iterable[Operation] | None
+Think = Callable[[View], Writes | Awaitable[Writes]]
+"""Reads through a view, decides, and returns what to write; may be async and slow. See ``Namespace.decide``."""
+
+
+async def decide(space: Space, think: Think, terms: Terms, attempts: int, timeout: float | None) -> Decision:
+    """Decides; see ``Namespace.decide``."""
+    if attempts < 1:
+        raise InvalidArgument(f"attempts: {attempts} is less than 1")
+    budget = Budget(space.transport, timeout, "decision")
+    notes = NO_NOTES
+    for attempt in range(1, attempts + 1):
+        async with View(space, Readings(), terms, notes) as view:
+            wanted: Writes = await budget.run(think, view)
+            writes = tuple(wanted or ())
+            if not writes:
+                # Nothing is written, so nothing is written on stale grounds.
+                return Decision(0, (), attempt, (), False, 0)
+            try:
+                decision = await view.commit(*writes, timeout=budget.call())
+            except (StaleRead, TransactionFailed, Contention) as refused:
+                found = _notes_of(refused, space.name)
+                if attempt == attempts or found is None:
+                    raise
+                notes = found
+            else:
+                return decision._replace(attempts=attempt)
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _notes_of(refused: StaleRead | TransactionFailed | Contention, namespace: str) -> Notes | None:
+    """Returns what the next attempt has to know, None if no further attempt can mend it."""
+    if isinstance(refused, StaleRead):
+        return refused.notes
+    if isinstance(refused, Contention):
+        return Notes(namespace=namespace, refused=True)
+    conflicts = tuple(part.error for part in refused.failures if isinstance(part.error, Conflict))
+    if len(conflicts) < len(refused.failures):
+        return None
+    return Notes(conflicts=conflicts, namespace=namespace, refused=True)

@@ -1,0 +1,146 @@
+"""What a view has read, collected from the tokens that come with its reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from noosphere.consistency import (
+    NOTHING_READ,
+    Guard,
+    NamespaceSeen,
+    ReadSet,
+    Refusal,
+    check_guards,
+    decode_read_set,
+    encode_read_set,
+)
+from noosphere.v1 import types_pb2 as pb
+
+from ._errors import InvalidArgument
+from ._wire import local_refusal
+
+LISTED_MAX = 4096
+
+
+class Readings:
+    """What was read so far; it records each read that carries it. Not thread-safe, but open to concurrent reads.
+
+    Of a key that was read twice, the older state counts: whatever else of it was read, that state is not what
+    the commit will find.
+    """
+
+    def __init__(self, read_set: ReadSet = NOTHING_READ) -> None:
+        self.read_set = read_set
+        # The head at which each key was read; unknown for those of a resumed token.
+        self._heads: dict[tuple[str, str], int] = {}
+        self._listed: dict[tuple[str, str], int] = {}
+
+    def attach(self, call: pb.CallContext) -> None:
+        """Asks a read for a token of what it reads, and of nothing else."""
+        call.record_read_set = True
+
+    def accept(self, reply: pb.CallReply) -> None:
+        """Adds what a read has read.
+
+        Raises:
+            InvalidArgument: more was read than a read set holds.
+        """
+        for namespace, part in decode(reply.read_set_token).namespaces.items():
+            self._add(namespace, part)
+
+    def listed(self, namespace: str, key: str, version: int) -> None:
+        """Takes note of a record in a list, of which the read set records only the whole."""
+        self._listed.pop((namespace, key), None)
+        self._listed[namespace, key] = version
+        if len(self._listed) > LISTED_MAX:
+            del self._listed[next(iter(self._listed))]
+
+    def version(self, namespace: str, key: str) -> int | None:
+        """Returns the version of a key that was read or listed, None if it was neither."""
+        part = self.read_set.namespaces.get(namespace)
+        seen = part.keys.get(key) if part is not None else None
+        return seen.version if seen is not None else self._listed.get((namespace, key))
+
+    def advance(self, sent: ReadSet, token: bytes) -> None:
+        """Takes the token that came back for ``sent``: advanced over a write, or refreshed.
+
+        Raises:
+            InvalidArgument: more was read meanwhile than a read set holds.
+        """
+        meanwhile, self.read_set = self.read_set, decode(token)
+        if meanwhile is sent:
+            return
+        with_reads = self.read_set
+        try:
+            for namespace, part in meanwhile.namespaces.items():
+                with_reads = with_reads.with_keys(namespace, part.revision, part.keys)
+                for (collection, mode), seen in part.collections.items():
+                    with_reads = with_reads.with_collection(namespace, part.revision, collection, mode, seen)
+        except Refusal as refusal:
+            raise local_refusal(refusal) from None
+        self.read_set = with_reads
+
+    def token(self) -> bytes:
+        """Returns the token of all that was read.
+
+        Raises:
+            InvalidArgument: it is larger than a token may be.
+        """
+        try:
+            return encode_read_set(self.read_set)
+        except Refusal as refusal:
+            raise local_refusal(refusal) from None
+
+    def _add(self, namespace: str, part: NamespaceSeen) -> None:
+        held = self.read_set.namespaces.get(namespace, part)
+        older = {key: seen for key, seen in part.keys.items() if self._is_older(namespace, key, part, held)}
+        stamps = {
+            name: seen.stamp
+            for name, seen in part.collections.items()
+            if name in held.collections and seen.stamp < held.collections[name].stamp
+        }
+        try:
+            found = self.read_set.with_keys(namespace, part.revision, part.keys)
+            for (collection, mode), listed in part.collections.items():
+                found = found.with_collection(namespace, part.revision, collection, mode, listed)
+        except Refusal as refusal:
+            raise local_refusal(refusal) from None
+        self.read_set = found.advanced(namespace, older, stamps) if older or stamps else found
+        for key in part.keys:
+            name = (namespace, key)
+            self._heads[name] = min(self._heads.get(name, part.revision), part.revision)
+
+    def _is_older(self, namespace: str, key: str, part: NamespaceSeen, held: NamespaceSeen) -> bool:
+        # Without a value the version is 0, so versions alone do not tell which of two reads was first.
+        return key in held.keys and part.revision < self._heads.get((namespace, key), 0)
+
+
+def decode(token: bytes) -> ReadSet:
+    """Returns the read set in a token.
+
+    Raises:
+        InvalidArgument: it is damaged, no read-set token, or of a newer format.
+    """
+    try:
+        return decode_read_set(token)
+    except Refusal as refusal:
+        raise local_refusal(refusal) from None
+
+
+def to_guards(guard: str | Guard | Iterable[str | Guard], read_set: ReadSet) -> list[pb.Guard]:
+    """Returns guards as sent; a text guards what was read under that name in any namespace.
+
+    Raises:
+        InvalidArgument: one is malformed, or covers nothing that was read: it would guard nothing.
+    """
+    several = (guard,) if isinstance(guard, (str, Guard)) else tuple(guard)
+    guards = tuple(Guard(one) if isinstance(one, str) else one for one in several)
+    try:
+        check_guards(guards)
+    except (Refusal, AttributeError, TypeError) as error:
+        raise local_refusal(error) if isinstance(error, Refusal) else InvalidArgument(f"guard: {error}") from None
+    for one in guards:
+        if not read_set.guarded((one,)).namespaces:
+            where = f" in {one.namespace}" if one.namespace else ""
+            raise InvalidArgument(f"guard: {one.prefix!r}{where} covers nothing that was read")
+    return [pb.Guard(prefix=one.prefix, namespace=one.namespace) for one in guards]
