@@ -130,19 +130,20 @@ class PipelineStream:
         number = call.id
         if number in self._under_way:
             raise invalid("calls.id", f"{number} is the number of a call that is still under way")
+        timeout_ms = TIMEOUT_MS_DEFAULT
         self._under_way[number] = None
+        if call.HasField("timeout"):
+            try:
+                timeout_ms = duration_ms("calls.timeout", call.timeout)
+                if not 0 < timeout_ms <= TIMEOUT_MS_MAX:
+                    raise invalid("calls.timeout", f"{timeout_ms} ms is not between 1 and {TIMEOUT_MS_MAX} ms")
+            except Refusal as refusal:
+                self._refuse(number, status_of(refusal))
+                return
         coroutine = self._answer(call)
         try:
             waits_for = coroutine.send(None)
         except StopIteration:
-            return
-        try:
-            timeout_ms = duration_ms("calls.timeout", call.timeout) if call.HasField("timeout") else TIMEOUT_MS_DEFAULT
-            if not 0 < timeout_ms <= TIMEOUT_MS_MAX:
-                raise invalid("calls.timeout", f"{timeout_ms} ms is not between 1 and {TIMEOUT_MS_MAX} ms")
-        except Refusal as refusal:
-            coroutine.close()
-            self._refuse(number, status_of(refusal))
             return
         task = self._loop.create_task(_go_on(coroutine, waits_for))
         due = self._loop.time() + timeout_ms / 1000
