@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import inspect
 import itertools
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -159,6 +160,8 @@ class ScriptedServer:
             await asyncio.Event().wait()
         if callable(step):
             step = step(request)
+        if inspect.isawaitable(step):
+            step = await step
         if isinstance(step, Fault):
             await _abort(context, step)
         return step

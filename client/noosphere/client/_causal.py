@@ -113,7 +113,14 @@ class CausalState:
 
     def accepted(self, namespace: str, demand: Demand, head: int) -> None:
         """Takes note that a server has answered a demand, at ``head``: nothing that it presented was lost."""
-        if demand.presented is not None and demand.presented == entries_of(self._token, namespace):
+        if demand.presented is None:
+            return
+        presented = frozenset(demand.presented.named(namespace))
+        newest = self._token.revisions.get(namespace, 0)
+        # The answer's own head has been taken note of meanwhile, perhaps a later one of the same epoch: those were
+        # not presented, and need not be. What was seen in another epoch and not presented is still open.
+        unpresented = {*self._token.earlier.get(namespace, ()), newest} - presented
+        if all(epoch_of(revision) == epoch_of(head) for revision in unpresented):
             self._token = self._token.seen(namespace, head)
 
     def forget(self, namespace: str, lost: LostRange) -> None:

@@ -16,10 +16,10 @@ from noosphere.consistency import (
 )
 from noosphere.v1 import types_pb2 as pb
 
-from ._errors import InvalidArgument
+from ._errors import InvalidArgument, ServerError
 from ._wire import local_refusal
 
-LISTED_MAX = 4096
+KNOWN_MAX = 4096
 
 
 class Readings:
@@ -33,7 +33,7 @@ class Readings:
         self.read_set = read_set
         # The head at which each key was read; unknown for those of a resumed token.
         self._heads: dict[tuple[str, str], int] = {}
-        self._listed: dict[tuple[str, str], int] = {}
+        self._known: dict[tuple[str, str], int] = {}
 
     def attach(self, call: pb.CallContext) -> None:
         """Asks a read for a token of what it reads, and of nothing else."""
@@ -44,22 +44,32 @@ class Readings:
 
         Raises:
             InvalidArgument: more was read than a read set holds.
+            ServerError: the server has not recorded it.
         """
+        if not reply.read_set_token:
+            raise ServerError("the server's answer does not say what was read")
         for namespace, part in decode(reply.read_set_token).namespaces.items():
             self._add(namespace, part)
 
-    def listed(self, namespace: str, key: str, version: int) -> None:
-        """Takes note of a record in a list, of which the read set records only the whole."""
-        self._listed.pop((namespace, key), None)
-        self._listed[namespace, key] = version
-        if len(self._listed) > LISTED_MAX:
-            del self._listed[next(iter(self._listed))]
+    def knows(self, namespace: str, key: str, version: int | None) -> None:
+        """Takes note of a version that is no part of the read set: of a listed record, or of an own write.
+
+        Args:
+            namespace: the namespace.
+            key: the key.
+            version: the version; None if there are values that nobody has read.
+        """
+        self._known.pop((namespace, key), None)
+        if version is not None:
+            self._known[namespace, key] = version
+        if len(self._known) > KNOWN_MAX:
+            del self._known[next(iter(self._known))]
 
     def version(self, namespace: str, key: str) -> int | None:
-        """Returns the version of a key that was read or listed, None if it was neither."""
+        """Returns the version of a key that was read, listed or written, None if it was neither."""
         part = self.read_set.namespaces.get(namespace)
         seen = part.keys.get(key) if part is not None else None
-        return seen.version if seen is not None else self._listed.get((namespace, key))
+        return seen.version if seen is not None else self._known.get((namespace, key))
 
     def advance(self, sent: ReadSet, token: bytes) -> None:
         """Takes the token that came back for ``sent``: advanced over a write, or refreshed.

@@ -145,7 +145,7 @@ class NamespaceView:
 
     async def _listed(self, records: AsyncIterator[Record[T]]) -> AsyncIterator[Record[T]]:
         async for record in records:
-            self._seen.listed(record.namespace, record.key, record.version or 0)
+            self._seen.knows(record.namespace, record.key, record.version)
             yield record
 
     def _open(self) -> Readings:
@@ -252,6 +252,8 @@ class View(NamespaceView):
         applied = reply.applied
         space.acked(request, applied.revision, call_id, applied.replayed)
         results = tuple(map(to_applied, applied.results))
+        for write, result in zip(writes, results, strict=True):
+            self._seen.knows(space.name, write.key, result.version)
         return Decision(applied.revision, results, 1, through.stale, applied.replayed, reply.head)
 
     async def put(
@@ -285,7 +287,7 @@ class View(NamespaceView):
                 Put(key, value, model, expected_version, seen, blind, ttl, expires_at, attributes)
             )
             assert isinstance(put, Put)
-            return await self._space.put(
+            record: Record[Any] = await self._space.put(
                 codec_for(model),
                 key,
                 value,
@@ -299,6 +301,8 @@ class View(NamespaceView):
                 timeout=timeout,
                 carrier=self._through(guard),
             )
+            self._seen.knows(self.name, key, record.version)
+            return record
 
     async def delete(
         self,
@@ -316,7 +320,7 @@ class View(NamespaceView):
         async with self._writing:
             delete = self._on_what_was_seen(Delete(key, expected_version, seen, blind))
             assert isinstance(delete, Delete)
-            return await self._space.delete(
+            record: Record[Any] = await self._space.delete(
                 codec_for(None),
                 key,
                 expected_version=delete.expected_version,
@@ -326,6 +330,8 @@ class View(NamespaceView):
                 timeout=timeout,
                 carrier=self._through(guard),
             )
+            self._seen.knows(self.name, key, record.version)
+            return record
 
     async def apply(
         self,
