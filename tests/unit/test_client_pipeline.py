@@ -278,7 +278,7 @@ async def test_calls_of_a_failed_stream_are_repeated_under_their_ids(server: Scr
 async def test_whatever_ends_a_stream_nobody_is_told_that_nothing_happened(server: ScriptedServer, code: str) -> None:
     async with connect(server.address, agent="a", retry=QUICK, timeout=0.3) as client:
         server.script("Pipeline", *[Fault(code)] * 1000)
-        with pytest.raises(Unavailable, match="the stream ended") as caught:
+        with pytest.raises((Unavailable, DeadlineExceeded)) as caught:
             await client.shared("x").put("1", 1)
         assert caught.value.outcome == "unknown"
         assert len(batches(server)) > 1
