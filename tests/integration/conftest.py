@@ -1,4 +1,4 @@
-"""The two worlds of the behaviour suite."""
+"""The three worlds of the behaviour suite."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 import grpc
 import pytest
 from tests.support.engine import LocalServer, local_server
+from tests.support.pipelined import pipelined
 from tests.support.process import ServerProcess
+from tests.support.transport import SocketTransport
 from tests.support.worlds import LocalWorld, SocketWorld, World
 
 
@@ -28,13 +30,17 @@ async def local(tmp_path: Path) -> AsyncIterator[LocalServer]:
         yield server
 
 
-@pytest.fixture(params=["in process", "over a socket"])
+@pytest.fixture(params=["in process", "over a socket", "through a pipeline"])
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    """A server to talk to, once in process and once as the real binary."""
+    """A server to talk to: in process, as the real binary, and that through one stream of batches."""
     if request.param == "in process":
         async with local_server(tmp_path) as local:
             yield LocalWorld(local)
         return
     server: ServerProcess = request.getfixturevalue("binary")
     async with grpc.aio.insecure_channel(server.address) as channel:
-        yield SocketWorld(server, channel)
+        if request.param == "over a socket":
+            yield SocketWorld(server, SocketTransport(channel))
+            return
+        async with pipelined(channel) as transport:
+            yield SocketWorld(server, transport)

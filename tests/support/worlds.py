@@ -7,11 +7,10 @@ import itertools
 import uuid
 from typing import Protocol
 
-import grpc
 from tests.support.api import Agent, Api
 from tests.support.engine import LocalServer
 from tests.support.process import ServerProcess
-from tests.support.transport import SocketTransport
+from tests.support.transport import Transport
 
 _POLL_MS_MAX = 5_000
 
@@ -73,10 +72,10 @@ class LocalWorld(_Names):
 class SocketWorld(_Names):
     """A real server process behind a socket; time passes by itself."""
 
-    def __init__(self, server: ServerProcess, channel: grpc.aio.Channel) -> None:
+    def __init__(self, server: ServerProcess, transport: Transport) -> None:
         super().__init__()
         self.server = server
-        self._api = Api(SocketTransport(channel))
+        self._api = Api(transport)
 
     @property
     def api(self) -> Api:

@@ -3,13 +3,14 @@
 In Python a message on an open stream costs about half a unary call, and an operation inside a batch only a
 fraction of that. A call runs at once as far as it gets without waiting, which is to the end for a read of
 what is in memory; one that waits goes on beside the others, so that writes share a sync.
-Flow control works both ways: a stream with too many calls under way is not read any further, and answers
-that the caller does not take pile up only as far as that.
+Flow control works both ways: a stream with too many calls under way, or too many answers that its caller
+does not take, is not read any further.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import math
 import types
 from collections import deque
@@ -18,11 +19,13 @@ from typing import Any
 
 import grpc
 import structlog
+from google.protobuf.message import Message
 from google.rpc import code_pb2, status_pb2
 
 from noosphere.consistency import Refusal, exhausted, invalid, too_large
 from noosphere.v1 import memory_service_pb2 as pb
 
+from ..memory.core import draining
 from ..memory.signals import HeadSignals
 from .errors import status_of
 from .times import duration_ms
@@ -35,10 +38,16 @@ MESSAGE_BYTES_MAX = 1024 * 1024
 """A message of answers is not filled any further beyond this."""
 REPLY_BYTES_MAX = 4 * 1024 * 1024 - 64 * 1024
 """The largest single answer: gRPC's default limit of a message elsewhere is 4 MiB, and above it a stream ends."""
+UNSENT_BYTES_MAX = 4 * 1024 * 1024
+"""While so many bytes of answers wait for the caller to take them, no further call is begun."""
+LISTS_MAX = 4
+"""How many lists are made at a time: their answers are large."""
 TIMEOUT_MS_DEFAULT = 60_000
 TIMEOUT_MS_MAX = 24 * 3600 * 1000
 TURN_SECONDS = 0.001
 """After so long without waiting for anything, a stream lets others have their turn."""
+LINGER_SECONDS = 1.0
+"""How long a stream that was told of the shutdown is still read if its caller does not end it."""
 
 Handler = Callable[[Any], Awaitable[Any]]
 
@@ -58,43 +67,52 @@ class PipelineStream:
         self._under_way: dict[int, _Waiting | None] = {}
         self._messages: deque[tuple[pb.PipelineResponse, int]] = deque()
         self._unsent = 0
+        self._unsent_bytes = 0
+        self._lists = asyncio.Semaphore(LISTS_MAX)
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = math.inf
         self._reading = True
-        self._failure: Refusal | None = None
+        self._inside_batch = False
+        self._lingers = True
+        self._failure: Exception | None = None
 
     async def run(self, requests: AsyncIterator[pb.PipelineRequest]) -> AsyncGenerator[pb.PipelineResponse, None]:
-        """Answers batches until the caller ends its side or the server drains.
+        """Answers batches until the caller ends its side, or sends one that is none; and then what is under way.
+
+        Once the process begins to shut down the caller is told so, calls that still come are refused, and the
+        stream ends soon even if the caller does not end it. Every call of a batch that was read is answered.
 
         Raises:
-            Refusal: INVALID_FIELD or VALUE_TOO_LARGE for a batch that cannot be told apart into calls; what
-                was under way then has an unknown outcome.
+            Refusal: INVALID_FIELD or VALUE_TOO_LARGE for a batch that cannot be told apart into calls.
         """
         reader = asyncio.create_task(self._read(requests), name="noosphere-pipeline-reader")
         unsubscribe = self._signals.on_drain(self._wake.set)
-        told_draining = False
+        linger: asyncio.TimerHandle | None = None
         try:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
                 while self._messages:
-                    message, _ = self._messages.popleft()
+                    message, size = self._messages.popleft()
                     yield message
                     self._unsent -= len(message.replies)
+                    self._unsent_bytes -= size
                     self._room.set()
+                if self._signals.draining and linger is None:
+                    linger = self._loop.call_later(LINGER_SECONDS, self._end_linger)
+                    yield pb.PipelineResponse(draining=True)
+                if self._under_way or self._messages or self._inside_batch:
+                    continue
                 if self._failure is not None:
                     raise self._failure
-                if self._signals.draining and not told_draining:
-                    told_draining = True
-                    self._reading = False
-                    reader.cancel()
-                    yield pb.PipelineResponse(draining=True)
-                if not self._reading and not self._under_way and not self._messages:
+                if not self._reading or not self._lingers:
                     return
         finally:
             unsubscribe()
+            if linger is not None:
+                linger.cancel()
             if self._timer is not None:
                 self._timer.cancel()
             tasks = [reader, *(waiting.task for waiting in self._under_way.values() if waiting is not None)]
@@ -102,14 +120,21 @@ class PipelineStream:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _end_linger(self) -> None:
+        self._lingers = False
+        self._wake.set()
+
     async def _read(self, requests: AsyncIterator[pb.PipelineRequest]) -> None:
         try:
             async for batch in requests:
                 if len(batch.calls) > CALLS_PER_BATCH_MAX:
                     raise too_large("calls", len(batch.calls), CALLS_PER_BATCH_MAX, "entries")
+                self._inside_batch = True
                 turn_ends = self._loop.time() + TURN_SECONDS
                 for call in batch.calls:
-                    while len(self._under_way) + self._unsent >= IN_FLIGHT_MAX:
+                    while (
+                        len(self._under_way) + self._unsent >= IN_FLIGHT_MAX or self._unsent_bytes >= UNSENT_BYTES_MAX
+                    ):
                         self._room.clear()
                         self._wake.set()
                         await self._room.wait()
@@ -118,11 +143,12 @@ class PipelineStream:
                         self._wake.set()
                         await asyncio.sleep(0)
                         turn_ends = self._loop.time() + TURN_SECONDS
+                self._inside_batch = False
                 self._wake.set()
-        except Refusal as refusal:
-            self._failure = refusal
+        except Exception as error:
+            self._failure = error
         finally:
-            self._reading = False
+            self._reading = self._inside_batch = False
             self._wake.set()
 
     def _begin(self, call: pb.PipelineCall) -> None:
@@ -132,20 +158,24 @@ class PipelineStream:
             raise invalid("calls.id", f"{number} is the number of a call that is still under way")
         timeout_ms = TIMEOUT_MS_DEFAULT
         self._under_way[number] = None
-        if call.HasField("timeout"):
-            try:
+        try:
+            if self._signals.draining:
+                raise draining()
+            if call.HasField("timeout"):
                 timeout_ms = duration_ms("calls.timeout", call.timeout)
                 if not 0 < timeout_ms <= TIMEOUT_MS_MAX:
                     raise invalid("calls.timeout", f"{timeout_ms} ms is not between 1 and {TIMEOUT_MS_MAX} ms")
-            except Refusal as refusal:
-                self._refuse(number, status_of(refusal))
-                return
+        except Refusal as refusal:
+            self._refuse(number, status_of(refusal))
+            return
         coroutine = self._answer(call)
+        # A context of its own from the beginning, as if it had been a task's.
+        context = contextvars.copy_context()
         try:
-            waits_for = coroutine.send(None)
+            waits_for = context.run(coroutine.send, None)
         except StopIteration:
             return
-        task = self._loop.create_task(_go_on(coroutine, waits_for))
+        task = self._loop.create_task(_go_on(coroutine, waits_for), context=context)
         due = self._loop.time() + timeout_ms / 1000
         self._under_way[number] = _Waiting(task, due, timeout_ms)
         if due < self._timer_due:
@@ -156,8 +186,12 @@ class PipelineStream:
         try:
             handler = self._handlers.get(kind or "")
             if handler is None or kind is None:
-                raise invalid("calls.request", "is required")
-            response = await handler(getattr(call, kind))
+                raise invalid("calls.request", "is required, of a kind that this server knows")
+            if kind == "list":
+                async with self._lists:
+                    response = await handler(call.list)
+            else:
+                response = await handler(getattr(call, kind))
             size = response.ByteSize()
             if size > REPLY_BYTES_MAX:
                 raise exhausted("calls.reply", size, REPLY_BYTES_MAX, "too large for a stream, make the call by itself")
@@ -175,7 +209,7 @@ class PipelineStream:
         data = status.SerializeToString()
         self._reply(number, "status", data, len(data))
 
-    def _reply(self, number: int, kind: str, response: Any, size: int) -> None:
+    def _reply(self, number: int, kind: str, response: Message | bytes, size: int) -> None:
         if number not in self._under_way:
             return  # out of time, and answered so
         waiting = self._under_way.pop(number)
@@ -185,6 +219,7 @@ class PipelineStream:
         message.replies.add(id=number, **{kind: response})
         self._messages[-1] = message, held + size
         self._unsent += 1
+        self._unsent_bytes += size
         if waiting is not None:
             # Whoever runs in this turn as well, e.g. because of the same sync, is answered by the same message.
             self._wake.set()
