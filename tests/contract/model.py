@@ -157,7 +157,7 @@ class Model:
     def drop(self, ref: NamespaceRef) -> tuple[int, int]:
         """Drops a namespace that exists."""
         space = self.space(ref)
-        count = len(space.entries)
+        count = sum(not key.startswith("\0") for key in space.entries)
         fresh = Space(ref, True, True, space.head, space.config_version, space.floor_context, space.head)
         fresh.cuts = space.cuts
         self._spaces[ref] = fresh

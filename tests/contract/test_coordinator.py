@@ -48,6 +48,23 @@ async def test_numbers_come_from_one_counter_for_all_agents(lab: StoreLab) -> No
     assert numbers == sorted(set(numbers))
 
 
+@pytest.mark.parametrize("takeover", [False, True])
+async def test_a_retry_under_the_same_id_returns_the_incarnation_that_it_began(lab: StoreLab, takeover: bool) -> None:
+    coordinator = lab.coordinator
+    first, again = await asyncio.gather(
+        coordinator.open_agent("a", takeover, "the same"), coordinator.open_agent("a", takeover, "the same")
+    )
+    assert first == again
+    assert coordinator.touch(first)
+    await refusal_of(Reason.AGENT_ACTIVE, coordinator, coordinator.open_agent("a", False, "another"))
+    second = await coordinator.open_agent("a", True, "another")
+    assert second.number > first.number
+    await refusal_of(Reason.AGENT_ACTIVE, coordinator, coordinator.open_agent("a", False, "the same"))
+    await coordinator.close_agent(second)
+    third = await coordinator.open_agent("a", False, "another")
+    assert third.number > second.number, "an incarnation that was closed is not handed out again"
+
+
 async def test_a_takeover_ends_the_earlier_incarnation_at_once(lab: StoreLab) -> None:
     coordinator = lab.coordinator
     first = await coordinator.open_agent("a", False)

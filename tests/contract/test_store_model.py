@@ -34,7 +34,7 @@ from noosphere.server.ports.store import (
 
 RUNS = int(os.environ.get("NOOSPHERE_MODEL_RUNS", "40"))
 STEPS = 40
-KEYS = ("a", "a/x", "a/y", "a/b/z", "c/w", "log/")
+KEYS = ("a", "a/x", "a/y", "a/b/z", "c/w", "log/", "\0own/q")
 COLLECTIONS = ("", "a/", "a/b/", "c/", "log/", "none/")
 LOCKS = ("l", "m")
 
@@ -113,6 +113,8 @@ class Run:
         data = bytes(chance.randrange(256) for _ in range(chance.randrange(6)))
         if key.endswith("/"):
             return Mutation(key, data, NEVER_MS, NEVER_MS, True, b"append", rev_slot=True)
+        if key.startswith("\0"):
+            return Mutation(key, chance.choice((None, data)), NEVER_MS, NEVER_MS, False, b"")
         kind = chance.random()
         if kind < 0.2:
             return Mutation(key, None, 0, NEVER_MS, False, b"", raise_floor_context=chance.randrange(1 << 50))
@@ -236,7 +238,8 @@ class Run:
         due = sorted((due_ms, key) for key, due_ms in space.due.items() if due_ms <= now_ms)
         assert await store.due(ref, now_ms, 100) == tuple(key for _, key in due)
         stats = await store.stats(ref)
-        assert stats.record_count == len(space.entries)
+        own = sum(key.startswith("\0") for key in space.entries)
+        assert (stats.record_count, stats.own_count) == (len(space.entries) - own, own)
         assert stats.record_bytes == sum(len(e.key) + len(e.data) for e in space.entries.values())
         assert stats.log_count == len(space.log)
 

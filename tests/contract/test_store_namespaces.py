@@ -167,6 +167,30 @@ async def test_stats_count_what_is_there(lab: StoreLab) -> None:
     assert (await lab.store.stats(NS)).record_count == 1
 
 
+async def test_the_services_own_records_are_stored_like_all_but_counted_apart(lab: StoreLab) -> None:
+    """Their keys begin with NUL, and they have no event: no log, no stamp."""
+    own = {"event": b"", "members": False}
+    first = await write(lab.store, put("a"), put("\0conflicts/1", b"own", due_ms=7, **own), put("\0x/2", b"", **own))
+    for _ in range(2):
+        stats = await lab.store.stats(NS)
+        assert (stats.record_count, stats.own_count) == (1, 2)
+        assert (await lab.store.totals()).record_count == 1
+        assert await keys(lab.store) == ["\0conflicts/1", "\0x/2", "a"]
+        assert await keys(lab.store, "\0conflicts/") == ["\0conflicts/1"]
+        assert await keys(lab.store, "", after="\0\U0010ffff") == ["a"]
+        assert (await lab.store.scan(NS, "\0conflicts/", limit=1)).stamps == (0, 0)
+        assert [c.key for b in await logged(lab.store) for c in b.changes] == ["a"]
+        assert await lab.store.due(NS, 7, 10) == ("\0conflicts/1",)
+        entry = await get(lab.store, "\0conflicts/1")
+        assert entry is not None
+        assert (entry.revision, entry.data) == (first, b"own")
+        await lab.reopen()
+    await write(lab.store, reap("\0conflicts/1"))
+    await lab.crash()
+    assert (await lab.store.stats(NS)).own_count == 1
+    assert await lab.store.drop(NS, None) == Dropped(first + 1, 1)
+
+
 async def test_totals_count_over_all_namespaces_loaded_or_not(lab: StoreLab) -> None:
     for i in range(3):
         await write(lab.store, put("a", b"123"), put("b", b""), namespace=NamespaceRef(f"shared/{i}"))
