@@ -1795,19 +1795,23 @@ class OpenAgentRequest(_message.Message):
 
     AGENT_ID_FIELD_NUMBER: _builtins.int
     TAKEOVER_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     agent_id: _builtins.str
     """The agent's stable name, at most 128 bytes of UTF-8."""
     takeover: _builtins.bool
     """End a living incarnation instead of being refused."""
+    request_id: _builtins.str
+    """A UUID: a retry under the same one is answered with the incarnation that the lost reply named."""
     def __init__(
         self,
         *,
         agent_id: _builtins.str = ...,
         takeover: _builtins.bool = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "takeover", b"takeover"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "request_id", b"request_id", "takeover", b"takeover"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2384,6 +2388,7 @@ class ListConflictsResponse(_message.Message):
     CONFLICTS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     HEAD_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Where the next page begins; empty after the last one."""
     head: _builtins.int
@@ -2392,16 +2397,21 @@ class ListConflictsResponse(_message.Message):
     def conflicts(self) -> _containers.RepeatedCompositeFieldContainer[Global___PendingConflict]:
         """Records with several live values."""
 
+    @_builtins.property
+    def call(self) -> _types_pb2.CallReply:
+        """Tokens."""
+
     def __init__(
         self,
         *,
         conflicts: _abc.Iterable[Global___PendingConflict] | None = ...,
         next_page_token: _builtins.str = ...,
         head: _builtins.int = ...,
+        call: _types_pb2.CallReply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conflicts", b"conflicts", "head", b"head", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "conflicts", b"conflicts", "head", b"head", "next_page_token", b"next_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2503,21 +2513,27 @@ class ResolveConflictResponse(_message.Message):
 
     APPLIED_FIELD_NUMBER: _builtins.int
     HEAD_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
     head: _builtins.int
     """The namespace's newest visible revision."""
     @_builtins.property
     def applied(self) -> _types_pb2.Applied:
         """What was applied."""
 
+    @_builtins.property
+    def call(self) -> _types_pb2.CallReply:
+        """Tokens; the read set is advanced over what was written."""
+
     def __init__(
         self,
         *,
         applied: _types_pb2.Applied | None = ...,
         head: _builtins.int = ...,
+        call: _types_pb2.CallReply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "call", b"call"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "head", b"head"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "call", b"call", "head", b"head"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

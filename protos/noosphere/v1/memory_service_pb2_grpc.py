@@ -33,6 +33,8 @@ class MemoryServiceStub(object):
     FAILED_PRECONDITION (NAMESPACE_DELETED, STALE_INCARNATION), DATA_LOSS (ACKED_WRITES_LOST: a presented
     revision did not survive), OUT_OF_RANGE (FUTURE_REVISION: a presented revision was never issued),
     RESOURCE_EXHAUSTED (LIMIT_EXCEEDED), UNAVAILABLE (DRAINING, ENGINE_UNAVAILABLE), UNIMPLEMENTED (NOT_IMPLEMENTED).
+    Any write, claim included, that presents a read-set token may return ABORTED (STALE_READ_SET) and
+    FAILED_PRECONDITION (UNCHECKABLE_GUARD), as Commit does.
     """
 
     def __init__(self, channel):
@@ -176,6 +178,8 @@ class MemoryServiceServicer(object):
     FAILED_PRECONDITION (NAMESPACE_DELETED, STALE_INCARNATION), DATA_LOSS (ACKED_WRITES_LOST: a presented
     revision did not survive), OUT_OF_RANGE (FUTURE_REVISION: a presented revision was never issued),
     RESOURCE_EXHAUSTED (LIMIT_EXCEEDED), UNAVAILABLE (DRAINING, ENGINE_UNAVAILABLE), UNIMPLEMENTED (NOT_IMPLEMENTED).
+    Any write, claim included, that presents a read-set token may return ABORTED (STALE_READ_SET) and
+    FAILED_PRECONDITION (UNCHECKABLE_GUARD), as Commit does.
     """
 
     def Get(self, request, context):
@@ -510,6 +514,8 @@ class MemoryService(object):
     FAILED_PRECONDITION (NAMESPACE_DELETED, STALE_INCARNATION), DATA_LOSS (ACKED_WRITES_LOST: a presented
     revision did not survive), OUT_OF_RANGE (FUTURE_REVISION: a presented revision was never issued),
     RESOURCE_EXHAUSTED (LIMIT_EXCEEDED), UNAVAILABLE (DRAINING, ENGINE_UNAVAILABLE), UNIMPLEMENTED (NOT_IMPLEMENTED).
+    Any write, claim included, that presents a read-set token may return ABORTED (STALE_READ_SET) and
+    FAILED_PRECONDITION (UNCHECKABLE_GUARD), as Commit does.
     """
 
     @staticmethod

@@ -34,6 +34,8 @@ class MemoryServiceStub:
     FAILED_PRECONDITION (NAMESPACE_DELETED, STALE_INCARNATION), DATA_LOSS (ACKED_WRITES_LOST: a presented
     revision did not survive), OUT_OF_RANGE (FUTURE_REVISION: a presented revision was never issued),
     RESOURCE_EXHAUSTED (LIMIT_EXCEEDED), UNAVAILABLE (DRAINING, ENGINE_UNAVAILABLE), UNIMPLEMENTED (NOT_IMPLEMENTED).
+    Any write, claim included, that presents a read-set token may return ABORTED (STALE_READ_SET) and
+    FAILED_PRECONDITION (UNCHECKABLE_GUARD), as Commit does.
     """
 
     @_typing.overload
@@ -125,6 +127,8 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     FAILED_PRECONDITION (NAMESPACE_DELETED, STALE_INCARNATION), DATA_LOSS (ACKED_WRITES_LOST: a presented
     revision did not survive), OUT_OF_RANGE (FUTURE_REVISION: a presented revision was never issued),
     RESOURCE_EXHAUSTED (LIMIT_EXCEEDED), UNAVAILABLE (DRAINING, ENGINE_UNAVAILABLE), UNIMPLEMENTED (NOT_IMPLEMENTED).
+    Any write, claim included, that presents a read-set token may return ABORTED (STALE_READ_SET) and
+    FAILED_PRECONDITION (UNCHECKABLE_GUARD), as Commit does.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -212,6 +216,8 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
     FAILED_PRECONDITION (NAMESPACE_DELETED, STALE_INCARNATION), DATA_LOSS (ACKED_WRITES_LOST: a presented
     revision did not survive), OUT_OF_RANGE (FUTURE_REVISION: a presented revision was never issued),
     RESOURCE_EXHAUSTED (LIMIT_EXCEEDED), UNAVAILABLE (DRAINING, ENGINE_UNAVAILABLE), UNIMPLEMENTED (NOT_IMPLEMENTED).
+    Any write, claim included, that presents a read-set token may return ABORTED (STALE_READ_SET) and
+    FAILED_PRECONDITION (UNCHECKABLE_GUARD), as Commit does.
     """
 
     @_abc_1.abstractmethod

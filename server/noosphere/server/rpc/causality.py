@@ -79,8 +79,9 @@ class CausalityMethods(MemoryServiceServicer):
     async def ListConflicts(self, request: pb.ListConflictsRequest, context: Context) -> pb.ListConflictsResponse:
         """See the proto."""
         query = fingerprint("conflicts", request.namespace, request.collection)
+        call = decode.call(request.call)
         page = await self._memory.conflicts.list(
-            decode.call(request.call),
+            call,
             request.namespace,
             request.collection,
             page_size=request.page_size,
@@ -91,7 +92,8 @@ class CausalityMethods(MemoryServiceServicer):
             for c in page.conflicts
         ]
         token = "" if page.next_entry is None else encode_page(query, page.next_entry)
-        return pb.ListConflictsResponse(conflicts=conflicts, next_page_token=token, head=page.head)
+        tokens = encode.call_reply(call, request.namespace, page.head)
+        return pb.ListConflictsResponse(conflicts=conflicts, next_page_token=token, head=page.head, call=tokens)
 
     @unary
     async def ResolveConflict(self, request: pb.ResolveConflictRequest, context: Context) -> pb.ResolveConflictResponse:
@@ -99,9 +101,11 @@ class CausalityMethods(MemoryServiceServicer):
         if not request.HasField("context"):
             raise invalid("context", "is required: what the resolver has seen of the key")
         op = ResolveOp(request.key, decode.resolution(request), decode.context(request.context))
-        reply = await self._memory.writes.resolve(decode.call(request.call), request.namespace, op)
+        call = decode.call(request.call)
+        reply = await self._memory.writes.resolve(call, request.namespace, op)
         applied = encode.applied(reply.results[0], reply.revision, reply.replayed)
-        return pb.ResolveConflictResponse(applied=applied, head=reply.head)
+        tokens = tokens_of(call, request.namespace, reply)
+        return pb.ResolveConflictResponse(applied=applied, head=reply.head, call=tokens)
 
 
 def tokens_of(call: Call, namespace: str, reply: WriteReply | ClaimReply) -> types_pb2.CallReply | None:

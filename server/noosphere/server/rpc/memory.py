@@ -139,7 +139,8 @@ class MemoryRpc(CausalityMethods):
             reply = await self._memory.writes.put(call, request.namespace, op)
         except Refusal as refusal:
             refused = await self._not_applied(call, refusal, op.key, request.return_current)
-            return pb.PutResponse(not_applied=refused, head=refused.as_of)
+            tokens = encode.call_reply(call, request.namespace, refused.as_of)
+            return pb.PutResponse(not_applied=refused, head=refused.as_of, call=tokens)
         applied = encode.applied(reply.results[0], reply.revision, reply.replayed)
         return pb.PutResponse(applied=applied, head=reply.head, call=tokens_of(call, request.namespace, reply))
 
@@ -151,7 +152,8 @@ class MemoryRpc(CausalityMethods):
             reply = await self._memory.writes.delete(call, request.namespace, op)
         except Refusal as refusal:
             refused = await self._not_applied(call, refusal, op.key, request.return_current)
-            return pb.DeleteResponse(not_applied=refused, head=refused.as_of)
+            tokens = encode.call_reply(call, request.namespace, refused.as_of)
+            return pb.DeleteResponse(not_applied=refused, head=refused.as_of, call=tokens)
         applied = encode.applied(reply.results[0], reply.revision, reply.replayed)
         return pb.DeleteResponse(applied=applied, head=reply.head, call=tokens_of(call, request.namespace, reply))
 
@@ -179,7 +181,8 @@ class MemoryRpc(CausalityMethods):
                 detail = await self._not_applied(call, part.refusal, part.key, True)
                 head = max(head, detail.as_of)
                 failures.append(pb.TransactFailure(index=part.index, is_operation=part.is_operation, detail=detail))
-            return pb.TransactResponse(not_applied=pb.TransactNotApplied(failures=failures), head=head)
+            tokens = encode.call_reply(call, request.namespace, head)
+            return pb.TransactResponse(not_applied=pb.TransactNotApplied(failures=failures), head=head, call=tokens)
         tokens = tokens_of(call, request.namespace, reply)
         return pb.TransactResponse(applied=transact_applied(reply), head=reply.head, call=tokens)
 
@@ -263,7 +266,8 @@ class MemoryRpc(CausalityMethods):
     @unary
     async def OpenAgent(self, request: pb.OpenAgentRequest, context: Context) -> pb.OpenAgentResponse:
         """See the proto."""
-        opened = await self._memory.agents.open(request.agent_id, request.takeover)
+        request_id = decode.uuid_text("request_id", request.request_id) if request.request_id else ""
+        opened = await self._memory.agents.open(request.agent_id, request.takeover, request_id)
         return pb.OpenAgentResponse(
             actor=types_pb2.Actor(agent_id=opened.agent_id, incarnation=opened.number),
             lease=duration(self._memory.agents.lease_ms),
