@@ -43,21 +43,27 @@ class Calls:
         self._under_way: dict[Call, None] = {}
 
     @contextmanager
-    def entered(self, call: Call) -> Iterator[None]:
-        """A call is under way inside the block, and is what the clock takes waits to belong to."""
+    def entered(self, call: Call, *, own_task: bool) -> Iterator[None]:
+        """A call is under way inside the block.
+
+        Args:
+            call: the call.
+            own_task: whether it runs in a task of its own. Then waits for the clock inside the block are its own.
+        """
         self._under_way[call] = None
-        token = _CURRENT.set(call)
+        # A pipelined call changes tasks on its way, and with them what belongs to it.
+        token = _CURRENT.set(call) if own_task else None
         self._changed()
         try:
             yield
         finally:
-            _CURRENT.reset(token)
+            if token is not None:
+                _CURRENT.reset(token)
             del self._under_way[call]
             self._changed()
 
-    async def parked(self, until_ms: int, waiting: Awaitable[None]) -> None:
-        """Waits; the present call, if there is one, counts as parked meanwhile."""
-        call = _CURRENT.get()
+    async def parked(self, call: Call | None, until_ms: int, waiting: Awaitable[None]) -> None:
+        """Waits; the call, if there is one, counts as parked meanwhile."""
         if call is None:
             await waiting
             return
@@ -86,13 +92,6 @@ class ServerClock(ManualClock):
         super().__init__()
         self.calls = Calls(changed)
 
-    async def sleep(self, seconds: float) -> None:
-        """Suspends the caller until the clock has been moved so far; 0 yields to the event loop."""
-        if seconds <= 0:
-            await asyncio.sleep(0)
-        else:
-            await self.calls.parked(self.due_ms(seconds), super().sleep(seconds))
-
-    async def wait(self, future: asyncio.Future[Any], seconds: float) -> None:
-        """Suspends the caller until ``future`` is done or the clock has been moved so far."""
-        await self.calls.parked(self.due_ms(seconds), super().wait(future, seconds))
+    async def wait(self, future: asyncio.Future[Any], seconds: float, *, call: Call | None = None) -> None:
+        """Suspends the caller, on behalf of ``call``, until ``future`` is done or the clock has been moved so far."""
+        await self.calls.parked(call or _CURRENT.get(), self.due_ms(seconds), super().wait(future, seconds))

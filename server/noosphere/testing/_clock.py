@@ -10,6 +10,9 @@ from typing import Any
 START_MS = 1_800_000_000_000
 """Some moment in 2027; nothing may depend on it."""
 
+REST_SECONDS = 3600.0
+"""Whoever sleeps for as long as this never wakes: a test that wants background work runs it itself."""
+
 _STALE_MIN = 256
 
 
@@ -42,8 +45,10 @@ class ManualClock:
         """Suspends the caller until the clock has been moved so far; 0 yields to the event loop."""
         if seconds <= 0:
             await asyncio.sleep(0)
-            return
-        await self._until(self._timer(seconds))
+        elif seconds >= REST_SECONDS:
+            await asyncio.Event().wait()
+        else:
+            await self._until(self._timer(seconds))
 
     async def wait(self, future: asyncio.Future[Any], seconds: float) -> None:
         """Suspends the caller until ``future`` is done or the clock has been moved so far."""

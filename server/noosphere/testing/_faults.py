@@ -32,11 +32,13 @@ class Faults:
         plan: Plan,
         fail_over: Callable[[int], Awaitable[None]],
         client: Callable[[str], Awaitable[Client]],
+        is_client: Callable[[str], bool],
         suspend: Callable[[str, bool], None],
     ) -> None:
         self._plan = plan
         self._fail_over = fail_over
         self._client = client
+        self._is_client = is_client
         self._suspend = suspend
 
     @property
@@ -54,7 +56,10 @@ class Faults:
             namespace: the full name, e.g. ``shared/launch``.
             key: the key.
             value: what the other agent writes: JSON, bytes or a pydantic model.
-            agent: who that is.
+            agent: who that is, none of the test's own clients.
+
+        Raises:
+            ValueError: nobody but its owner may write there, or the other agent is a client of the test itself.
         """
 
         async def replace(theirs: Key[Any]) -> None:
@@ -82,8 +87,10 @@ class Faults:
             agent: who that is.
 
         Raises:
-            ValueError: nobody but its owner may write there.
+            ValueError: nobody but its owner may write there, or the other agent is a client of the test itself.
         """
+        if self._is_client(agent):
+            raise ValueError(f"agent: {agent!r} is a client of the test itself; name another")
         if namespace.startswith("agents/") and namespace != f"agents/{agent}":
             raise ValueError(f"namespace: nobody but its agent writes to {namespace!r}")
 

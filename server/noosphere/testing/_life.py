@@ -13,14 +13,13 @@ from noosphere.server.config import Settings
 from noosphere.server.rpc.server import RpcServer
 
 from ._calls import ServerClock
+from ._clock import REST_SECONDS
 from ._plan import Plan
 from ._service import ObservedMemory
+from ._streams import Streams
 from ._tape import TapedJournal
 
 HOST = "127.0.0.1"
-SWEEP_SECONDS = 3600.0
-"""The server's own sweeper all but rests: whoever moves time sweeps at the moments that count."""
-
 _DRAIN_SECONDS = 5.0
 
 
@@ -41,12 +40,21 @@ class Life:
 
     async def end(self, *, orderly: bool) -> None:
         """Stops answering: in good order, or by breaking every connection."""
-        await self.rpc.stop(_DRAIN_SECONDS if orderly else 0)
+        if orderly:
+            await self.rpc.stop(_DRAIN_SECONDS)
+        else:
+            await self.rpc.abort()
 
 
 @asynccontextmanager
 async def life(
-    data: Path, workshop: Path, port: int, clock: ServerClock, plan: Plan, on_fatal: Callable[[BaseException], None]
+    data: Path,
+    workshop: Path,
+    port: int,
+    clock: ServerClock,
+    plan: Plan,
+    streams: Streams,
+    on_fatal: Callable[[BaseException], None],
 ) -> AsyncIterator[Life]:
     """Runs a server; the data folder is closed in order at the end.
 
@@ -56,15 +64,17 @@ async def life(
         port: where to listen; 0 lets the system choose.
         clock: the source of time.
         plan: what goes wrong.
+        streams: the watches of clients in this process.
         on_fatal: called if the disk fails.
     """
-    # Durability `os`: a test cuts the power by leaving commits out, not by pulling the plug.
-    settings = Settings(data=data, listen=f"{HOST}:0", durability="os", sweep_seconds=SWEEP_SECONDS)
+    # Durability `os`: a test cuts the power by leaving commits out, not by pulling the plug. The server's own
+    # sweeper rests: whoever moves time sweeps, at the moments that count.
+    settings = Settings(data=data, listen=f"{HOST}:0", durability="os", sweep_seconds=REST_SECONDS)
     journal = TapedJournal(data, workshop)
     async with contextlib.AsyncExitStack() as stack:
         engine = await stack.enter_async_context(open_engine(settings, clock=clock, journal=journal, on_fatal=on_fatal))
-        service = ObservedMemory(engine.memory, clock.calls, plan)
+        service = ObservedMemory(engine.memory, clock.calls, plan, streams)
         rpc = RpcServer(engine.memory, clock, enable_reflection=False, service=service)
         bound = await rpc.start(f"{HOST}:{port}")
-        stack.push_async_callback(rpc.stop, 0)
+        stack.push_async_callback(rpc.abort)
         yield Life(engine, journal, bound, rpc)

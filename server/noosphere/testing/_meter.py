@@ -1,4 +1,4 @@
-"""A gRPC channel that knows how many calls on it wait for their answers."""
+"""A gRPC channel that knows what on it waits for an answer."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from typing import Any
 import grpc
 
 from noosphere.v1 import memory_service_pb2 as pb
+
+from ._streams import Streams
+
+_SERVICE = pb.DESCRIPTOR.services_by_name["MemoryService"].full_name
+_WATCH = f"/{_SERVICE}/Watch"
+_PIPELINE = f"/{_SERVICE}/Pipeline"
 
 
 class Meter:
@@ -31,17 +37,19 @@ class Meter:
 
 
 class MeteredChannel(grpc.aio.Channel):
-    """Passes everything on to a real channel. Watches are not counted: nobody waits for their answers' end.
+    """Passes everything on to a real channel.
 
     Args:
         channel: the channel.
-        meter: where to count.
+        meter: where to count calls.
+        streams: where to count the messages of watches.
         closed: called when the channel is closed.
     """
 
-    def __init__(self, channel: grpc.aio.Channel, meter: Meter, closed: Callable[[], None]) -> None:
+    def __init__(self, channel: grpc.aio.Channel, meter: Meter, streams: Streams, closed: Callable[[], None]) -> None:
         self._channel = channel
         self._meter = meter
+        self._streams = streams
         self._closed = closed
 
     async def __aenter__(self) -> MeteredChannel:
@@ -82,18 +90,23 @@ class MeteredChannel(grpc.aio.Channel):
 
         return call
 
-    def unary_stream(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns a method as it is."""
-        return self._channel.unary_stream(*args, **kwargs)
+    def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Returns a method; if it is the watch, its messages are counted."""
+        plain = self._channel.unary_stream(method, *args, **kwargs)
+        if method != _WATCH:
+            return plain
+        return lambda request, **options: self._streams.open(plain, request, options)
 
     def stream_unary(self, *args: Any, **kwargs: Any) -> Any:
         """Returns a method as it is."""
         return self._channel.stream_unary(*args, **kwargs)
 
-    def stream_stream(self, *args: Any, **kwargs: Any) -> Any:
+    def stream_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Returns a method; if it is the pipeline, the calls in it are counted."""
-        method = self._channel.stream_stream(*args, **kwargs)
-        return lambda *a, **k: _MeteredPipeline(method(*a, **k), self._meter)
+        plain = self._channel.stream_stream(method, *args, **kwargs)
+        if method != _PIPELINE:
+            return plain
+        return lambda *a, **options: _MeteredPipeline(plain(*a, **options), self._meter)
 
 
 class _MeteredPipeline:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +81,7 @@ class Interference:
     namespace: str
     key: str
     rival: str
-    act: Callable[[], Awaitable[object]]
+    act: Callable[[], Coroutine[Any, Any, None]]
 
     def __str__(self) -> str:
         return f"{self.rival} coming before a write of {self.key!r} in {self.namespace}"
@@ -94,6 +94,7 @@ class Plan:
         clock: the server's.
 
     Attributes:
+        rivals: agents that make trouble for others, and have none themselves.
         failed: what could not be made to go wrong.
     """
 
@@ -102,7 +103,7 @@ class Plan:
         self._delays: list[Delay] = []
         self._lost: list[LostReply] = []
         self._interferences: list[Interference] = []
-        self._rivals: set[str] = set()
+        self.rivals: set[str] = set()
         self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.failed: list[BaseException] = []
 
@@ -115,8 +116,7 @@ class Plan:
                 self._lost.append(fault)
             case Interference():
                 self._interferences.append(fault)
-                # Whoever makes trouble for others has none.
-                self._rivals.add(fault.rival)
+                self.rivals.add(fault.rival)
 
     @property
     def unmet(self) -> tuple[str, ...]:
@@ -138,17 +138,18 @@ class Plan:
         Raises:
             Refusal: DRAINING, if the server stops while the call is held back.
         """
-        if call.agent in self._rivals:
+        if call.agent in self.rivals:
             return
         for delay in self._due(self._delays, call):
-            await self._clock.wait(self._stopping, delay.seconds)
+            await self._clock.wait(self._stopping, delay.seconds, call=call)
             if self._stopping.done():
                 raise Refusal(Reason.DRAINING, "the server stops; the call was held back until then")
         written = set(_written(call.method, request)) if self._interferences else set()
         for meddling in [m for m in self._interferences if (m.namespace, m.key) in written]:
             self._interferences.remove(meddling)
             try:
-                await meddling.act()
+                # In a task of its own: a pipelined call has none yet that it could call its own.
+                await asyncio.create_task(meddling.act())
             except Exception as error:
                 error.add_note(f"while the test's server had {meddling}")
                 self.failed.append(error)
@@ -159,7 +160,7 @@ class Plan:
         Raises:
             Refusal: ENGINE_UNAVAILABLE in place of a reply that is lost.
         """
-        if call.agent not in self._rivals and self._due(self._lost, call):
+        if call.agent not in self.rivals and self._due(self._lost, call):
             # To a client this is what a connection that breaks is: nobody knows whether the call was executed.
             raise Refusal(Reason.ENGINE_UNAVAILABLE, "the reply was lost, as the test wished")
 

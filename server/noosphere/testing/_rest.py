@@ -1,6 +1,7 @@
 """When server and clients have come to rest, so that nothing more happens until time moves on.
 
-At rest every call of a client is parked at the server's clock, and no client is about to make one.
+At rest every call of a client is parked at the server's clock, no client is about to make one, and whoever
+reads a watch has read everything that the server has sent.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 
 from ._calls import Calls
 from ._meter import Meter
+from ._streams import Streams
 from ._time import ClientTime
 
 SECONDS_MAX = 10.0
@@ -30,10 +32,16 @@ class Participant:
 
 
 class Rest:
-    """Finds out when everybody is at rest; lives on the server's event loop."""
+    """Finds out when everybody is at rest; lives on the server's event loop.
+
+    Attributes:
+        clients: the clients in this process.
+        streams: their watches.
+    """
 
     def __init__(self) -> None:
         self.clients: dict[Participant, None] = {}
+        self.streams = Streams(self.changed)
         self._loop = asyncio.get_running_loop()
         self._changes = 0
         self._changed = asyncio.Event()
@@ -81,7 +89,7 @@ class Rest:
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_turns(), loop))
 
     def _at_rest(self, calls: Calls) -> bool:
-        return not self._restless(calls)
+        return not self._restless(calls) and self.streams.at_rest
 
     def _restless(self, calls: Calls) -> dict[str, int]:
         """Returns by agent how much goes on that is not parked."""
@@ -92,7 +100,8 @@ class Rest:
         return {agent: count - parked[agent] for agent, count in found.items() if count != parked[agent]}
 
     def _describe(self, calls: Calls) -> str:
-        return ", ".join(f"{agent} has {count} calls under way" for agent, count in self._restless(calls).items())
+        busy = [f"{agent} has {count} calls under way" for agent, count in self._restless(calls).items()]
+        return ", ".join(busy) or "a watch has messages under way"
 
     def next_seconds(self) -> float:
         """Returns how long until some client's wait ends; infinite if nobody waits."""

@@ -60,12 +60,13 @@ class Server:
         self._life: Life | None = None
         self._stack = AsyncExitStack()
         self._others: dict[str, Client] = {}
+        self._expected: set[str] = set()
         self._others_stack = AsyncExitStack()
         self._lives = 0
         self._port = 0
         self._moving = asyncio.Lock()
         self._fatal: list[BaseException] = []
-        self.faults = Faults(self._plan, self._fail_over, self._other, self._suspend)
+        self.faults = Faults(self._plan, self._fail_over, self._other, self._is_client, self._suspend)
 
     @property
     def address(self) -> str:
@@ -135,6 +136,16 @@ class Server:
             await self.engine.memory.upkeep.round()
             await self._rest.come(clock.calls)
 
+    async def settle(self) -> None:
+        """Returns once every call of a client in this process is answered, or waits for time to move.
+
+        By then whoever reads a watch has read everything that has happened.
+
+        Raises:
+            TimeoutError: a client never comes to rest.
+        """
+        await self._rest.come(self._clock.calls)
+
     async def restart(self) -> None:
         """Stops in good order and starts again on the same folder and port; the epoch stays."""
         async with self._moving:
@@ -176,7 +187,7 @@ class Server:
         workshop = Path(tempfile.mkdtemp(prefix="workshop-", dir=self._folder))
         self._plan.begin_life()
         self._life = await self._stack.enter_async_context(
-            life(data, workshop, self._port, self._clock, self._plan, self._fatal.append)
+            life(data, workshop, self._port, self._clock, self._plan, self._rest.streams, self._fatal.append)
         )
         self._port = self._life.port
 
@@ -202,27 +213,33 @@ class Server:
             await self._begin(self._data)
 
     def _surroundings(self, agent: str) -> Surroundings:
-        """Returns what a client in this process lives by; called on the client's event loop."""
+        """Returns what a client in this process lives by; called on the client's event loop.
+
+        Raises:
+            ValueError: the agent makes trouble by appointment.
+        """
+        if agent in self._plan.rivals and agent not in self._expected:
+            raise ValueError(f"agent: {agent!r} is to come between the test's clients; be another")
         meter = Meter(self._rest.changed)
         client = Participant(ClientTime(agent, self._rest.changed), meter)
         channel = grpc.aio.insecure_channel(self.address, options=_CHANNEL_OPTIONS)
         self._rest.clients[client] = None
         left = lambda: self._rest.clients.pop(client, None)  # noqa: E731
-        return Surroundings(MeteredChannel(channel, meter, left), client.time.clock, client.time.sleep, _RETRY)
+        metered = MeteredChannel(channel, meter, self._rest.streams, left)
+        return Surroundings(metered, client.time.clock, client.time.sleep, _RETRY)
 
     async def _other(self, agent: str) -> Client:
-        """Returns the client of an agent that makes trouble.
-
-        Raises:
-            RuntimeError: the test itself is connected as this agent.
-        """
+        """Returns the client of an agent that makes trouble."""
         if agent not in self._others:
-            if any(client.time.agent == agent for client in self._rest.clients):
-                raise RuntimeError(f"agent: {agent!r} is a client of the test itself; name another")
+            self._expected.add(agent)
             self._others[agent] = await self._others_stack.enter_async_context(self.client(agent))
             # It does nothing by itself: no lease of its own need be renewed while time moves.
             self._suspend(agent, True)
         return self._others[agent]
+
+    def _is_client(self, agent: str) -> bool:
+        """Tells whether the test itself is connected as an agent."""
+        return agent not in self._expected and any(client.time.agent == agent for client in self._rest.clients)
 
     def _suspend(self, agent: str, suspended: bool) -> None:
         for client in self._rest.clients:

@@ -80,3 +80,7 @@ class RpcServer:
         await self._health.enter_graceful_shutdown()
         self._memory.signals.drain()
         await self._server.stop(grace_seconds)
+
+    async def abort(self) -> None:
+        """Breaks every connection without a word, as the end of the process does."""
+        await self._server.stop(None)
