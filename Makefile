@@ -9,7 +9,7 @@ DEMO_ARGS ?=
 BENCH_ARGS ?= --write docs/benchmarks.md
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check proto proto-baseline cli-reference bench lock clean
+.PHONY: help setup run demo test check proto proto-baseline cli-reference sync-client bench lock clean
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -45,6 +45,7 @@ check: setup ## Everything that needs no running: style, types, layers, contract
 	cd protos && ../$(BIN)/buf breaking --against baseline.binpb
 	$(BIN)/python scripts/gen_protos.py --check
 	$(BIN)/python scripts/gen_cli_reference.py --check
+	$(BIN)/python -m scripts.gen_sync_client --check
 
 proto: setup ## Generate the stubs from the .proto files
 	cd protos && ../$(BIN)/buf format --write
@@ -55,6 +56,9 @@ proto-baseline: setup ## Accept the present contract as what later ones must not
 
 cli-reference: setup ## Generate docs/cli.md from the CLI
 	$(BIN)/python scripts/gen_cli_reference.py
+
+sync-client: setup ## Generate the sync client from the async one
+	$(BIN)/python -m scripts.gen_sync_client
 
 bench: setup ## Measure, and write docs/benchmarks.md (BENCH_ARGS=--quick: only to bench-out)
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)

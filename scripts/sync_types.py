@@ -62,7 +62,7 @@ class Types:
             case ast.Constant():
                 return ast.unparse(node)
             case ast.Name(id=name):
-                return self._name(resolve(module, name), twins=twins)
+                return self._name(resolve(module, name), module, twins=twins)
             case ast.Attribute():
                 root = next(part for part in ast.walk(node) if isinstance(part, ast.Name))
                 symbol = resolve(module, root.id)
@@ -76,7 +76,7 @@ class Types:
                 self.imports["typing"].add("Literal")
                 return ast.unparse(node)
             case ast.Subscript(value=ast.Name(id=name), slice=inner):
-                outer = self._name(resolve(module, name), twins=twins)
+                outer = self._name(resolve(module, name), module, twins=twins)
                 if name == "Callable" and twins:
                     return f"{outer}[{self._callable(inner, module)}]"
                 return f"{outer}[{self._text(inner, module, twins=twins)}]"
@@ -92,7 +92,7 @@ class Types:
                 return f"{self.sync(arguments, module)}, {self.sync(not_awaited(returned), module)}"
         raise Untranslatable(module, f"no rule for Callable[{ast.unparse(inner)}]")
 
-    def _name(self, symbol: Symbol, *, twins: bool) -> str:
+    def _name(self, symbol: Symbol, module: str, *, twins: bool) -> str:
         if symbol.module == "builtins":
             return symbol.name
         if is_type_variable(symbol):
@@ -101,7 +101,7 @@ class Types:
                 raise Untranslatable(symbol.module, f"the type variable {symbol.name} is another in {known.module}")
             return symbol.name
         if twins and symbol.name in _AWAITABLES:
-            raise Untranslatable(symbol.module, f"{symbol.name} is awaited by the caller, who is no coroutine")
+            raise Untranslatable(module, f"{symbol.name} is awaited by the caller, who is no coroutine")
         if twins and (other := (_BLOCKS | _ITERATORS).get(symbol.name)) is not None:
             self.imports[other[0]].add(other[1])
             return other[1]

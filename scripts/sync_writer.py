@@ -210,6 +210,8 @@ class Writer:
                     text = self.types.sync(attribute.annotation, symbol.module)
                     seen.append(f"        {attribute.name}: {text}  # type: ignore[assignment] # a twin, see above")
             seen.append("")
+        if not seen:
+            return ""
         real = [f"    {s.name} = {self.types.original(s)}" for s in self.face.of_kind(Kind.ERROR)]
         self.types.imports["typing"].add("TYPE_CHECKING")
         why = "# The classes are the async client's. What a sync client raises carries twins of its records."
@@ -447,7 +449,7 @@ class Writer:
 
     def _opened(self, returned: ast.expr | None, module: str, manager: str, where: str) -> str:
         match returned:
-            case ast.Subscript(slice=(ast.Name() | ast.Subscript()) as item):
+            case ast.Subscript(slice=item) if not isinstance(item, ast.Tuple):
                 self.use_runtime("_block", "Scope")
                 return f"return Scope(self._portal, {manager}, {self._maker(item, module)})"
         raise Untranslatable(where, "what the block gives is not told")
