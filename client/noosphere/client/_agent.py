@@ -35,9 +35,6 @@ def check_agent(agent: str) -> None:
 async def open_agent(transport: Transport, agent: str, *, takeover: bool) -> float:
     """Begins an incarnation; from then on the transport calls as it.
 
-    A retry after a lost reply can find the incarnation of the lost reply alive: it is then refused
-    with AGENT_ACTIVE unless ``takeover`` (nobody else can hold a random name, so there it is safe).
-
     Returns:
         How long the lease lasts without a call, in seconds.
 
@@ -45,7 +42,8 @@ async def open_agent(transport: Transport, agent: str, *, takeover: bool) -> flo
         AgentActive: another incarnation is alive.
         NoosphereError: anything else, see the tree.
     """
-    request = ms.OpenAgentRequest(agent_id=agent, takeover=takeover)
+    # One id for all attempts: a retry after a lost reply finds its own incarnation, not a rival's.
+    request = ms.OpenAgentRequest(agent_id=agent, takeover=takeover, request_id=str(uuid.uuid4()))
     reply: ms.OpenAgentResponse = await transport.invoke(transport.stub.OpenAgent, request, timeout=transport.timeout)
     transport.actor.CopyFrom(reply.actor)
     return span_seconds(reply.lease)

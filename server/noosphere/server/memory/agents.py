@@ -15,7 +15,7 @@ class Agents:
         self._core = core
         self.lease_ms = lease_ms
 
-    async def open(self, agent_id: str, takeover: bool) -> Incarnation:
+    async def open(self, agent_id: str, takeover: bool, request_id: str = "") -> Incarnation:
         """Begins an incarnation; what the earlier one had remembered is dropped.
 
         Raises:
@@ -23,8 +23,8 @@ class Agents:
         """
         check_agent_id(agent_id)
         earlier = await self._core.coordinator.latest(agent_id)
-        incarnation = await self._core.coordinator.open_agent(agent_id, takeover)
-        if earlier:
+        incarnation = await self._core.coordinator.open_agent(agent_id, takeover, request_id)
+        if earlier and earlier != incarnation.number:
             await self._core.store.forget_client(actor_name(agent_id, earlier))
         return incarnation
 

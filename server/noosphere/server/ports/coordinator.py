@@ -42,8 +42,10 @@ class Coordinator(Protocol):
     the incarnation. What ends one is CloseAgent, or a newer incarnation of the same agent.
     """
 
-    async def open_agent(self, agent_id: str, takeover: bool) -> Incarnation:
+    async def open_agent(self, agent_id: str, takeover: bool, request_id: str = "") -> Incarnation:
         """Begins an incarnation, ending any earlier one.
+
+        While it is the present one, a call with the same ``request_id`` (not empty) is a retry and returns it.
 
         Raises:
             Refusal: AGENT_ACTIVE, if the present incarnation's lease is alive and not ``takeover``.

@@ -135,10 +135,19 @@ def _request(message: types_pb2.RequestId, who: Incarnation | None) -> RequestRe
                 f"{sequence.answered_through} is not below this call's sequence {sequence.sequence}",
             )
         return RequestRef(actor_name(*who), sequence.sequence, sequence.answered_through)
+    return RequestRef(uuid=uuid_text("call.request_id.uuid", message.uuid))
+
+
+def uuid_text(field: str, text: str) -> str:
+    """Returns a UUID in its usual form.
+
+    Raises:
+        Refusal: INVALID_FIELD.
+    """
     try:
-        return RequestRef(uuid=str(uuid.UUID(message.uuid)))
+        return str(uuid.UUID(text))
     except ValueError:
-        raise invalid("call.request_id.uuid", f"{message.uuid[:64]!r} is not a UUID") from None
+        raise invalid(field, f"{text[:64]!r} is not a UUID") from None
 
 
 def context(message: types_pb2.CausalContext) -> CausalContext:

@@ -46,11 +46,13 @@ Statement = tuple[str, tuple[Any, ...]]
 class _Lease:
     """The present incarnation of an agent that was not closed."""
 
-    __slots__ = ("ends_ms", "number")
+    __slots__ = ("ends_ms", "number", "request_id")
 
-    def __init__(self, number: int, ends_ms: int) -> None:
+    def __init__(self, number: int, ends_ms: int, request_id: str = "") -> None:
         self.number = number
         self.ends_ms = ends_ms
+        # Not on disk: leases end with the process, and whose lease has ended is in nobody's way.
+        self.request_id = request_id
 
 
 class _Loaded:
@@ -141,8 +143,8 @@ class EmbeddedCoordinator:
             raise
         return cls(path, db, loaded, thread, clock, agent_lease_ms, on_fatal)
 
-    async def open_agent(self, agent_id: str, takeover: bool) -> Incarnation:
-        """Begins an incarnation, ending any earlier one.
+    async def open_agent(self, agent_id: str, takeover: bool, request_id: str = "") -> Incarnation:
+        """Begins an incarnation, ending any earlier one; a retry under the same id returns the one it began.
 
         Raises:
             Refusal: AGENT_ACTIVE; LIMIT_EXCEEDED with 100,000 active agents.
@@ -150,6 +152,14 @@ class EmbeddedCoordinator:
         self._check()
         now_ms = self._clock.monotonic_ms()
         held = self._leases.pop(agent_id, None)
+        if held is not None and request_id and held.request_id == request_id:
+            self._leases[agent_id] = held
+            # Queued behind the first attempt's write, which may still be under way.
+            await self._write(
+                [("UPDATE agents SET open = 1 WHERE agent_id = ? AND newest = ?", (agent_id, held.number))]
+            )
+            held.ends_ms = max(held.ends_ms, self._clock.monotonic_ms() + self._lease_ms)
+            return Incarnation(agent_id, held.number)
         if held is not None and held.ends_ms > now_ms and not takeover:
             self._leases[agent_id] = held
             raise Refusal(
@@ -163,7 +173,7 @@ class EmbeddedCoordinator:
             del self._leases[lapsed]
             statements.append(("UPDATE agents SET open = 0 WHERE agent_id = ?", (lapsed,)))
         self._counter = number = self._counter + 1
-        lease = self._leases[agent_id] = _Lease(number, now_ms + self._lease_ms)
+        lease = self._leases[agent_id] = _Lease(number, now_ms + self._lease_ms, request_id)
         statements += [
             ("INSERT OR REPLACE INTO state VALUES ('counter', ?)", (number,)),
             ("INSERT OR REPLACE INTO agents VALUES (?, ?, 1)", (agent_id, number)),
