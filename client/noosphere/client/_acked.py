@@ -80,14 +80,12 @@ class Again(NamedTuple):
     sent_at: float
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class AckedWrite:
     """A write of this client that was acknowledged."""
 
-    __slots__ = ("_commit", "_index")
-
-    def __init__(self, commit: AckedCommit, index: int) -> None:
-        self._commit = commit
-        self._index = index
+    _commit: AckedCommit
+    _index: int
 
     @property
     def namespace(self) -> str:

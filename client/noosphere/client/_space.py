@@ -331,8 +331,7 @@ class Space:
         reply, call_id = await self.transport.write(
             method, request, request_id=request_id, timeout=timeout, namespace=self.name
         )
-        # Nothing came of a write that was answered with what is there now.
-        if carrier is not None and reply.HasField("call"):
+        if carrier is not None:
             carrier.accept(reply.call)
         return reply, call_id
 

@@ -424,6 +424,7 @@ class _Through:
         call.allow_checked = self._terms.allow_checked
 
     def accept(self, reply: pb.CallReply) -> None:
-        """Takes what it has become."""
-        self._seen.advance(self._sent, reply.read_set_token)
+        """Takes what it has become; the answer to a write that was not applied has nothing to tell of it."""
+        if reply.read_set_token:
+            self._seen.advance(self._sent, reply.read_set_token)
         self.stale = to_stale(reply.stale)
