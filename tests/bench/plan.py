@@ -30,6 +30,13 @@ class Plan:
         scan_puts: Puts in each of them.
         restarts: restarts of each kind.
         profile_calls: calls of one caller under the profiler.
+        fast_callers: concurrent callers of one client, coalesced and unary.
+        fast_pairs: pairs of their samples.
+        unary_calls: calls of one of them in one sample.
+        coalesced_calls: the same where they are coalesced, so that a sample takes about as long.
+        cache_pairs: pairs of samples of a near cache and of Redis.
+        cache_reads: reads of the cache in one sample.
+        redis_gets: GETs in one sample.
     """
 
     name: str
@@ -49,6 +56,13 @@ class Plan:
     scan_puts: int
     restarts: int
     profile_calls: int
+    fast_callers: int
+    fast_pairs: int
+    unary_calls: int
+    coalesced_calls: int
+    cache_pairs: int
+    cache_reads: int
+    redis_gets: int
 
 
 FULL = Plan(
@@ -69,6 +83,13 @@ FULL = Plan(
     scan_puts=400,
     restarts=3,
     profile_calls=300,
+    fast_callers=64,
+    fast_pairs=9,
+    unary_calls=60,
+    coalesced_calls=240,
+    cache_pairs=7,
+    cache_reads=1_000_000,
+    redis_gets=5_000,
 )
 
 QUICK = Plan(
@@ -89,6 +110,13 @@ QUICK = Plan(
     scan_puts=100,
     restarts=1,
     profile_calls=40,
+    fast_callers=64,
+    fast_pairs=3,
+    unary_calls=20,
+    coalesced_calls=80,
+    cache_pairs=3,
+    cache_reads=300_000,
+    redis_gets=1_000,
 )
 
 SMOKE = Plan(
@@ -109,6 +137,13 @@ SMOKE = Plan(
     scan_puts=5,
     restarts=1,
     profile_calls=5,
+    fast_callers=8,
+    fast_pairs=1,
+    unary_calls=4,
+    coalesced_calls=8,
+    cache_pairs=1,
+    cache_reads=20_000,
+    redis_gets=50,
 )
 
 PLANS = {plan.name: plan for plan in (FULL, QUICK, SMOKE)}

@@ -78,6 +78,44 @@ _TABLES = (
         ),
     ),
     _Table(
+        "Calls that share a stream",
+        "Coalesced / unary: the same callers in one process, through `noosphere.client`, against one server. The ratio "
+        "is of calls per second, over pairs of samples.",
+        ("coalesced_get", "coalesced_put"),
+        (
+            _WHAT,
+            ("ratio (IQR)", _value("{:.2f}")),
+            ("goal", _goal("{:.0f}")),
+            ("callers", _figure("callers", "{:.0f}")),
+            ("calls/s", _pair("coalesced_rate", "unary_rate", "{:,.0f}")),
+            ("server CPU µs/call", _pair("coalesced_server_us", "unary_server_us", "{:.0f}")),
+            ("client CPU µs/call", _pair("coalesced_cpu_us", "unary_cpu_us", "{:.0f}")),
+            ("p50 ms", _pair("coalesced_p50_ms", "unary_p50_ms", "{:.2f}")),
+            ("p99 ms", _pair("coalesced_p99_ms", "unary_p99_ms", "{:.2f}")),
+            ("pairs", lambda row: f"{row.value.count}"),
+        ),
+    ),
+    _Table(
+        "Near cache",
+        "Reads of one key of 256 bytes, while another process writes that key 100 times a second. The time is that of "
+        "the reads and of taking in what was written. Redis: `GET` by redis-py asyncio with hiredis, one connection, "
+        "one call after the other. Staleness: how long after its acknowledgement a write was still not shown.",
+        ("near_cache_raw", "near_cache_record", "near_cache_json"),
+        (
+            _WHAT,
+            ("value (IQR)", _value("{:,.0f}")),
+            ("goal", _goal("{:.0f}")),
+            ("ns/read", _figure("ns", "{:,.0f}")),
+            (
+                "redis-py GET/s",
+                lambda row: f"{row.figures['redis_rate']:,.0f}" if "redis_rate" in row.figures else "none",
+            ),
+            ("writes/s", _figure("writes_per_s", "{:.0f}")),
+            ("greatest staleness ms", _figure("stale_ms_max", "{:.1f}")),
+            ("samples", lambda row: f"{row.value.count}"),
+        ),
+    ),
+    _Table(
         "In process, without gRPC",
         "CPU time of the whole process per operation (the writer thread included), few / many records. The mean ratio "
         "also counts what happens in few batches only, such as full garbage collections.",

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import engine_rows, floor_rows, server_rows
+from . import engine_rows, fast_rows, floor_rows, server_rows
 from .children import start_worker
 from .plan import Plan
 from .rows import Bench, Row
@@ -43,6 +43,9 @@ async def _rows(bench: Bench, names: Sequence[str], profiled: bool) -> list[Row]
             if row.goal is not None and (profiled or not row.met):
                 _say(f"profile of {row.name}")
                 row.profiles += await floor_rows.profile(bench, row.name)
+    if fast := [name for name in fast_rows.NAMES if name in names]:
+        _say(f"through one client: {', '.join(fast)}")
+        rows += await fast_rows.measure(bench, fast, profiled)
     engine = [name for name in engine_rows.KINDS if name in names]
     server = [name for name in server_rows.NAMES if name in names]
     if engine or server:

@@ -93,16 +93,21 @@ class ClientTarget:
         self.callers = callers
 
     @classmethod
-    async def open(cls, address: str, callers: int, canned: Replies | None) -> ClientTarget:
-        """Connects and writes every caller's keys once."""
+    async def open(
+        cls, address: str, callers: int, canned: Replies | None, *, name: str = "client", coalesce: bool = False
+    ) -> ClientTarget:
+        """Connects and writes every caller's keys once, below ``name``.
+
+        The floor knows no stream of batches, so calls that are compared with it are not coalesced.
+        """
         stack = contextlib.AsyncExitStack()
         client: Client = await stack.enter_async_context(
-            connect(address, agent="bench/client", takeover=True, timeout=CALL_TIMEOUT)
+            connect(address, agent=f"bench/{name}", takeover=True, timeout=CALL_TIMEOUT, coalesce=coalesce)
         )
         space = client.namespace(NAMESPACE)
         value = None if canned is None else json.loads(canned.get.record.values[0].value.data)
         made = [
-            ClientCaller([space.key(f"client/{key_of(n, slot)}") for slot in range(KEYS_PER_CALLER)], n, value)
+            ClientCaller([space.key(f"{name}/{key_of(n, slot)}") for slot in range(KEYS_PER_CALLER)], n, value)
             for n in range(callers)
         ]
         for caller in made:
