@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from tests.support.clock import ManualClock
 
 from noosphere.server.ports.coordinator import Coordinator
 from noosphere.server.ports.store import WorkingStore
 from noosphere.server.storage.embedded import EmbeddedCoordinator, EmbeddedStore
 from noosphere.server.storage.embedded.folder import StoreFailed
 from noosphere.server.storage.embedded.sqlite import SqliteJournal
+from noosphere.testing import ManualClock
 
 FIRST_EPOCH = 9_000
 """Contract tests never begin at epoch 1: code that takes an epoch for a small number would go unnoticed."""

@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 from tests.contract.build import NS, change, commit, get, head, keys, logged, put, write
 from tests.contract.lab import EmbeddedLab, expect_log, turns, until
-from tests.support.clock import ManualClock
 
 from noosphere.consistency import Reason, Refusal, find_lost
 from noosphere.server.ports.store import Committed, NamespaceRef
@@ -27,6 +26,7 @@ from noosphere.server.storage.embedded import EmbeddedCoordinator, EmbeddedStore
 from noosphere.server.storage.embedded.body import Body
 from noosphere.server.storage.embedded.opening import replay
 from noosphere.server.storage.embedded.sqlite import FILE, SqliteJournal
+from noosphere.testing import ManualClock
 
 OTHER = NamespaceRef("shared/other")
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from tests.contract.build import put, write
 from tests.contract.lab import EmbeddedLab
-from tests.support.clock import ManualClock
 
 from noosphere.server.storage.embedded import DataFolder, DataFolderError, EmbeddedCoordinator, EmbeddedStore
 from noosphere.server.storage.embedded.coordinator import FILE as COORDINATION
 from noosphere.server.storage.embedded.sqlite import FILE as WORKING
+from noosphere.testing import ManualClock
 
 FILES = [WORKING, COORDINATION]
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.api import Api
-from tests.support.clock import REST_SECONDS, ManualClock
 from tests.support.transport import HandlerTransport
 
 from noosphere.server.app import Engine, open_engine
@@ -23,6 +22,7 @@ from noosphere.server.config import Settings
 from noosphere.server.rpc.admin import AdminRpc
 from noosphere.server.rpc.memory import MemoryRpc
 from noosphere.server.storage.embedded.sqlite import FILE as WORKING_FILE
+from noosphere.testing import REST_SECONDS, ManualClock
 
 _SETTLE_TURNS = 32
 """More turns of the event loop than any chain of calls takes that waits for nothing."""

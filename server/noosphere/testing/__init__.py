@@ -12,7 +12,7 @@ Time stands still until the test moves it. Needs ``noosphere[server]``. Fixtures
 """
 
 try:
-    from ._clock import ManualClock
+    from ._clock import REST_SECONDS, ManualClock
     from ._faults import Faults, UnmetFaults
     from ._server import Server, server
 except ModuleNotFoundError as error:
@@ -20,4 +20,4 @@ except ModuleNotFoundError as error:
         f"{error.name} is missing: noosphere.testing needs noosphere[server]", name=error.name
     ) from error
 
-__all__ = ["Faults", "ManualClock", "Server", "UnmetFaults", "server"]
+__all__ = ["REST_SECONDS", "Faults", "ManualClock", "Server", "UnmetFaults", "server"]
