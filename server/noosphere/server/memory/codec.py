@@ -6,6 +6,8 @@ commit that wrote me", because a store assigns it only while committing; decodin
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
 from noosphere.consistency import (
@@ -98,11 +100,15 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(data: bytes, revision: int) -> Record:
-    """Returns the record that the commit at ``revision`` wrote.
+    """Returns the record that the commit at ``revision`` wrote; the same object for what is read again and again.
 
     Raises:
         CorruptRecord: damaged bytes or a newer format.
     """
+    return _decode_small(data, revision) if len(data) <= _SMALL_BYTES_MAX else _decode(data, revision)
+
+
+def _decode(data: bytes, revision: int) -> Record:
     if data[:1] != _FORMAT_BYTE:
         raise CorruptRecord(f"record format {data[:1].hex()}, this version reads {FORMAT}")
     try:
@@ -141,6 +147,12 @@ def decode_record(data: bytes, revision: int) -> Record:
         raw.deleted_ms,
         raw.queued if raw.queued is None else (raw.queued[0] or revision, raw.queued[1]),
     )
+
+
+_SMALL_BYTES_MAX = 2048
+# Records are immutable and the store keeps one bytes object for each, whose hash is computed once. At most
+# about 20 MiB; larger records are rarer, and their decoding costs less beside the rest of what they cost.
+_decode_small = lru_cache(maxsize=4096)(_decode)
 
 
 def decode_entry(entry: StoredEntry | None) -> Record | None:

@@ -13,6 +13,7 @@ from noosphere.consistency import (
     NamePattern,
     NamespacePolicy,
     ReadSet,
+    Record,
     Scalar,
     Sibling,
     StaleEntry,
@@ -73,10 +74,39 @@ def claim(value: Claim) -> types_pb2.Claim:
 
 
 def record(view: RecordView, *, keys_only: bool = False) -> types_pb2.Record:
-    """Returns a record as of its view."""
+    """Returns a record as of its view; it may be shared, so nobody changes it."""
     stored, now_ms = view.record, view.now_ms
     if stored is None:
         return types_pb2.Record(key=view.key, context=types_pb2.CausalContext(prefix=view.head))
+    if keys_only or not _looks_the_same(stored):
+        return _record(stored, view, now_ms, keys_only)
+    # The decoder hands out the same object for what is read again and again.
+    kept = _shown.get(id(stored))
+    if kept is not None and kept[0] is stored and kept[1].key == view.key:
+        return kept[1]
+    message = _record(stored, view, now_ms, keys_only)
+    _shown[id(stored)] = stored, message
+    if len(_shown) > _SHOWN_MAX:
+        del _shown[next(iter(_shown))]
+    return message
+
+
+_SHOWN_MAX = 4096
+_SHOWN_BYTES_MAX = 2048
+_shown: dict[int, tuple[Record, types_pb2.Record]] = {}
+"""Messages of small records, with the records themselves, so that no other object can have the same id."""
+
+
+def _looks_the_same(stored: Record) -> bool:
+    """Tells whether a record is shown in the same way until it is written again: one plain value without an end."""
+    if stored.claim is not None or len(stored.siblings) != 1:
+        return False
+    sibling = stored.siblings[0]
+    # A tombstone is shown with the head at which it was read.
+    return sibling.data is not None and sibling.expires_at_ms == NEVER_MS and len(sibling.data) <= _SHOWN_BYTES_MAX
+
+
+def _record(stored: Record, view: RecordView, now_ms: int, keys_only: bool) -> types_pb2.Record:
     live = stored.live(now_ms)
     if not live:
         return types_pb2.Record(
