@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 
 PACKAGE = "noosphere.client"
 
+COPIED = {"FailedPart"}
+"""Parts of exceptions that the sync client copies by hand, with twins in them."""
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -47,11 +50,16 @@ class Symbol(NamedTuple):
 
 
 class Kind(Enum):
-    """What becomes of a class."""
+    """What becomes of a class.
+
+    An error is handed out as a copy of the same class with twins in it; a carrier is an exception that may be
+    one, or hold one, without saying so.
+    """
 
     HANDLE = auto()
     DATA = auto()
     ERROR = auto()
+    CARRIER = auto()
     ALIAS = auto()
     ITSELF = auto()
 
@@ -317,7 +325,7 @@ class Face:
                 for attribute in attributes(node):
                     yield from names_in(attribute.annotation, symbol.module)
                 # The methods of an exception are never wrapped: it stays what it is.
-                for method in () if issubclass(symbol.value, BaseException) else methods(node):
+                for method in () if is_error(symbol) else methods(node):
                     for annotation in annotations_of(method):
                         yield from names_in(annotation, symbol.module)
             case ast.FunctionDef() | ast.AsyncFunctionDef() as node:
@@ -339,12 +347,15 @@ class Face:
         return list(found)
 
     def _need_twins(self) -> set[Symbol]:
-        found = {symbol for symbol in self._reached if is_active(symbol)}
-        while True:
-            more = {s for s in self._reached if s not in found and any(other in found for other in self.mentioned(s))}
-            if not more:
-                return found
+        left = [symbol for symbol in self._reached if symbol.name not in COPIED]
+        found = {symbol for symbol in left if is_active(symbol)}
+        while more := {s for s in left if s not in found and any(other in found for other in self.mentioned(s))}:
             found |= more
+            # Whoever hands out an exception of a general class may hand out one that holds a twin.
+            found |= {
+                s for s in left if is_error(s) and any(is_error(e) and issubclass(e.value, s.value) for e in found)
+            }
+        return found
 
     def _kind(self, symbol: Symbol) -> Kind:
         if not self.twinned(symbol):
@@ -352,11 +363,19 @@ class Face:
         node = node_of(symbol)
         if not isinstance(node, ast.ClassDef):
             return Kind.ALIAS
-        if issubclass(symbol.value, BaseException):
-            return Kind.ERROR
+        if is_error(symbol):
+            holds = any(self.mentions_twin(attribute.annotation, symbol.module) for attribute in attributes(node))
+            return (
+                Kind.ERROR if holds or any(self._kind(base) is Kind.ERROR for base in bases(symbol)) else Kind.CARRIER
+            )
         is_data = "NamedTuple" in map(ast.unparse, node.bases) or "dataclass" in decorators(node)
         hidden = any(isinstance(i, ast.AnnAssign) and _private(ast.unparse(i.target)) for i in node.body)
         return Kind.DATA if is_data and not hidden and not is_active(symbol) else Kind.HANDLE
+
+
+def is_error(symbol: Symbol) -> bool:
+    """Whether a name stands for an exception."""
+    return isinstance(node_of(symbol), ast.ClassDef) and issubclass(symbol.value, BaseException)
 
 
 def is_active(symbol: Symbol) -> bool:

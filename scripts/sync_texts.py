@@ -96,7 +96,9 @@ def adapted(where: str, doc: str) -> str:
 
 def face_text(face: Face) -> str:
     """Returns the text of the package's ``__init__.py``."""
-    twins = {symbol.name for kind in Kind if kind is not Kind.ITSELF for symbol in face.of_kind(kind)} | {"connect"}
+    twins = {symbol.name for kind in set(Kind) - {Kind.ITSELF, Kind.CARRIER} for symbol in face.of_kind(kind)} | {
+        "connect"
+    }
     own = sorted(name for name in face.names if name in twins)
     taken = sorted(name for name in face.names if name not in twins)
     public = sorted([*face.names, "ForkedClient"])

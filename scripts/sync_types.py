@@ -105,7 +105,7 @@ class Types:
         if twins and (other := (_BLOCKS | _ITERATORS).get(symbol.name)) is not None:
             self.imports[other[0]].add(other[1])
             return other[1]
-        if symbol.ours and self._face.twinned(symbol):
+        if self._face.twinned(symbol) and self._face.kinds[symbol] is not Kind.CARRIER:
             return symbol.name if twins else self.original(symbol)
         self.use(symbol)
         return symbol.name
@@ -157,7 +157,10 @@ class Types:
         if kind is Kind.DATA:
             self.handed_out.add(symbol)
             return f"{twin_function(symbol)}({portal}, {value})"
-        if kind is Kind.ERROR:
+        if kind in (Kind.ERROR, Kind.CARRIER):
+            self.imports[f"{PACKAGE}.sync._twin"].add("with_twins")
+            if kind is Kind.CARRIER:
+                return f"with_twins({portal}, {value})"
             self.imports["typing"].add("cast")
             return f'cast("{self.sync(node, module)}", with_twins({portal}, {value}))'
         alias = node_of(symbol)

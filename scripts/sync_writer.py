@@ -201,7 +201,7 @@ class Writer:
         for symbol in self.face.of_kind(Kind.ERROR):
             node = _class(symbol)
             generic, arguments = self._parameters(node, symbol.module)
-            base = next((b for b in bases(symbol) if self.face.twinned(b)), None)
+            base = next((b for b in bases(symbol) if self.face.kinds.get(b) is Kind.ERROR), None)
             # Type checkers take Conflict[T] for a class of its own, and its subclasses for that one's.
             parent = f"{base.name}{arguments}" if base is not None else f"{self.types.original(symbol)}{arguments}"
             seen += [f"    class {symbol.name}({parent}{'' if base is not None else generic}):", _doc(symbol, node, 2)]
@@ -410,8 +410,6 @@ class Writer:
         names = [f"{name}_{n}" for n in range(len(arguments.elts))]
         declared = [f"{n}: {self.types.aio(a, module)}" for n, a in zip(names, arguments.elts, strict=True)]
         handed = [self.types.out(a, module, n) for n, a in zip(names, arguments.elts, strict=True)]
-        if any("with_twins(" in value for value in handed):
-            self.use_runtime("_twin", "with_twins")
         call = f"{name}({', '.join(handed)})"
         made = self.types.into(result, module, "made")
         lines = [f"def run_{name}({', '.join(declared)}) -> {self.types.aio(result, module)}:"]

@@ -1,4 +1,4 @@
-"""The three worlds of the behaviour suite."""
+"""The four worlds of the behaviour suite."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from tests.support.engine import LocalServer, local_server
 from tests.support.pipelined import pipelined
 from tests.support.process import ServerProcess
+from tests.support.threaded import sync_transport
 from tests.support.transport import SocketTransport
 from tests.support.worlds import LocalWorld, SocketWorld, World
 
@@ -30,14 +31,18 @@ async def local(tmp_path: Path) -> AsyncIterator[LocalServer]:
         yield server
 
 
-@pytest.fixture(params=["in process", "over a socket", "through a pipeline"])
+@pytest.fixture(params=["in process", "over a socket", "through a pipeline", "through a sync client"])
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    """A server to talk to: in process, as the real binary, and that through one stream of batches."""
+    """A server to talk to: in process, as the real binary, and that through one stream or from threads."""
     if request.param == "in process":
         async with local_server(tmp_path) as local:
             yield LocalWorld(local)
         return
     server: ServerProcess = request.getfixturevalue("binary")
+    if request.param == "through a sync client":
+        async with sync_transport(server.address) as threads:
+            yield SocketWorld(server, threads)
+        return
     async with grpc.aio.insecure_channel(server.address) as channel:
         if request.param == "over a socket":
             yield SocketWorld(server, SocketTransport(channel))

@@ -13,6 +13,7 @@ import grpc
 
 from noosphere import client as aio
 from noosphere.client import (
+    AckedWrite,
     AckedWritesLost,
     Applied,
     ClaimState,
@@ -30,7 +31,6 @@ from noosphere.client import (
     NoosphereError,
     Reservation,
     ReservePolicy,
-    Resubmitted,
     RetryPolicy,
     ServerInfo,
     TransactResult,
@@ -233,7 +233,8 @@ class NearCache(BlockTwin[aio.NearCache]):
     @property
     def failure(self) -> NoosphereError | None:
         """Why the cache has ended for good, None as long as it has not."""
-        return self._inner.failure
+        found = self._inner.failure
+        return None if found is None else with_twins(self._portal, found)
 
     @property
     def size_bytes(self) -> int:
@@ -540,7 +541,10 @@ class Client(Twin[aio.Client]):
         Returns:
             What became of each write, in their order.
         """
-        return self._portal.run(self._inner.resubmit, lost, timeout=timeout)
+        return tuple(
+            _twin_of_resubmitted(self._portal, item)
+            for item in self._portal.run(self._inner.resubmit, plain(lost), timeout=timeout)
+        )
 
     def ensure_namespace(
         self, name: str, policy: NamespacePolicy | None = None, *, timeout: float | None = None
@@ -1918,6 +1922,21 @@ class PendingConflict(NamedTuple, Generic[T]):
         return cast("SiblingConflict[T]", with_twins(self.record._portal, _plain_pending_conflict(self).conflict))
 
 
+class Resubmitted(NamedTuple):
+    """What became of one lost write.
+
+    Attributes:
+        write: the write that was lost.
+        revision: the revision at which it was written again; 0 if it was not, or if nothing was left to do
+            (a delete of what is gone, a value whose time has passed).
+        error: why it was not: a :class:`Conflict` if something else was written there since; None if all is well.
+    """
+
+    write: AckedWrite
+    revision: int
+    error: NoosphereError | None
+
+
 @dataclass(frozen=True, slots=True)
 class Notes:
     """What is to be known before deciding (again). Empty, and false, before the first attempt.
@@ -2076,6 +2095,12 @@ def _twin_of_pending_conflict(portal: Portal, data: aio.PendingConflict[T]) -> P
     return PendingConflict(record=Record(portal, data.record), since=data.since, since_time=data.since_time)
 
 
+def _twin_of_resubmitted(portal: Portal, data: aio.Resubmitted) -> Resubmitted:
+    return Resubmitted(
+        write=data.write, revision=data.revision, error=None if data.error is None else with_twins(portal, data.error)
+    )
+
+
 def _twin_of_notes(portal: Portal, data: aio.Notes) -> Notes:
     return Notes(
         stale=data.stale,
@@ -2151,6 +2176,7 @@ TWINS.update(
         aio.View: View,
         aio.HistoryEntry: _twin_of_history_entry,
         aio.PendingConflict: _twin_of_pending_conflict,
+        aio.Resubmitted: _twin_of_resubmitted,
         aio.Notes: _twin_of_notes,
         aio.WatchBatch: _twin_of_watch_batch,
         aio.ChangeEvent: _twin_of_change_event,

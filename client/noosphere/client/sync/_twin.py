@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from ._portal import Portal
 
 Inner = TypeVar("Inner")
+E = TypeVar("E", bound=BaseException)
+
+_ORIGINAL = "_original"
 
 TWINS: dict[type[Any], Callable[[Portal, Any], Any]] = {}
 """How to make a twin of an object of the async client, by its class."""
@@ -55,6 +58,8 @@ def plain(value: Any) -> Any:
     """Returns an argument as the async client wants it."""
     if isinstance(value, Twin):
         return value._inner
+    if isinstance(value, NoosphereError):
+        return vars(value).get(_ORIGINAL, value)
     if (convert := PLAIN.get(type(value))) is not None:
         return convert(value)
     if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
@@ -62,7 +67,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def with_twins(portal: Portal, error: BaseException) -> BaseException:
+def with_twins(portal: Portal, error: E) -> E:
     """Returns an exception whose records are twins: a copy if it has any, otherwise itself."""
     if not isinstance(error, NoosphereError):
         return error
@@ -73,6 +78,7 @@ def with_twins(portal: Portal, error: BaseException) -> BaseException:
     # Not by its constructor, whose arguments are nobody's business here.
     copy = type(error).__new__(type(error), *error.args)
     vars(copy).update(found)
+    vars(copy)[_ORIGINAL] = error
     copy.__cause__, copy.__context__ = error.__cause__, error.__context__
     copy.__suppress_context__ = error.__suppress_context__
     return copy.with_traceback(error.__traceback__)
@@ -85,7 +91,6 @@ def _twin(portal: Portal, value: Any) -> Any:
         return with_twins(portal, value)
     if isinstance(value, FailedPart):
         error = with_twins(portal, value.error)
-        assert isinstance(error, NoosphereError)
         return value if error is value.error else FailedPart(value.index, value.is_operation, value.key, error)
     if type(value) is tuple:
         found = tuple(_twin(portal, item) for item in value)
