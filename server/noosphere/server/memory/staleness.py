@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from noosphere.consistency import (
     NEVER_MS,
+    ChangeKind,
     CollectionSeen,
     KeySeen,
     NamespaceSeen,
@@ -36,6 +37,8 @@ _LOG_REVISIONS_MAX = 2_048
 
 _EXPLAINED_MAX = 64
 """For how many stale entries that is done; the others are named all the same."""
+
+_ENDS = frozenset({ChangeKind.DELETE, ChangeKind.EXPIRE})
 
 _SCAN_STEP = 256
 _SCANNED_MAX = 10_000
@@ -131,8 +134,12 @@ async def explained(core: Core, present: Present, seen: NamespaceSeen, stale: li
                 for name in (key, *ancestors(key)):
                     for index in concerned.get(name, ()):
                         if batch.revision > stale[index].seen:
-                            actor = decode_events(events)[-1].actor
-                            found[index].append(StaleChange(key, actor, batch.revision))
+                            event = decode_events(events)[-1]
+                            if not stale[index].seen and event.kind in _ENDS and not stale[index].is_collection:
+                                # The key was absent when it was seen: whoever ended an earlier life changed nothing.
+                                found[index].clear()
+                            else:
+                                found[index].append(StaleChange(key, event.actor, batch.revision))
         # What is committed while this runs is not searched for ever.
         more = result.more and cursor < present.view.head
         await asyncio.sleep(0)
