@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 import pytest
 from pydantic import BaseModel
 from tests.support.process import ServerProcess
+from tests.support.threaded import Connect
 
 import noosphere.testing
 from noosphere.client import (
@@ -24,7 +25,6 @@ from noosphere.client import (
     TransactionFailed,
     UncheckableGuard,
     View,
-    connect,
     new_request_id,
 )
 from noosphere.client._operations import Operation
@@ -39,7 +39,9 @@ class Plan(BaseModel):
 
 
 @pytest.fixture(params=[True, False], ids=["coalesced", "unary"])
-async def agents(binary: ServerProcess, request: pytest.FixtureRequest) -> AsyncIterator[Sequence[Client]]:
+async def agents(
+    binary: ServerProcess, connect: Connect, request: pytest.FixtureRequest
+) -> AsyncIterator[Sequence[Client]]:
     """Two agents, each with its own connection."""
     async with AsyncExitStack() as stack:
         yield [
@@ -88,7 +90,9 @@ async def test_a_plan_that_changes_while_it_is_thought_about(space: Namespace, o
     assert [event.record.value for event in events if event.record is not None] == ["after compare"]
 
 
-async def test_many_who_decide_on_the_same_never_decide_on_the_old(binary: ServerProcess, name: str) -> None:
+async def test_many_who_decide_on_the_same_never_decide_on_the_old(
+    binary: ServerProcess, connect: Connect, name: str
+) -> None:
     """Each decision continues the one before it: none was written on a plan that was another by then."""
     async with AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(connect(binary.address, timeout=60)) for _ in range(THINKERS)]
@@ -228,6 +232,18 @@ async def test_its_own_messages_make_no_decision_stale(space: Namespace, others:
     ]
 
 
+async def test_writes_of_one_view_may_be_made_side_by_side(space: Namespace) -> None:
+    """Each is on the grounds that the one before has left."""
+    async with space.reading() as view:
+        assert [record async for record in view.list("messages/")] == []
+        await asyncio.gather(
+            *(view.put(f"messages/{n}", n) for n in range(10)),
+            *(view.commit(Put(f"messages/{n}", n), Increment("count")) for n in range(10, 20)),
+            *(view.get(f"other/{n}") for n in range(10)),
+        )
+    assert len([record async for record in space.list("messages/")]) == 20
+
+
 async def test_of_what_was_listed_only_the_same_is_replaced(space: Namespace, others: Namespace) -> None:
     await space.put("steps/1", "one")
     await space.put("steps/2", "two")
@@ -286,7 +302,7 @@ async def test_reads_of_one_view_run_side_by_side(space: Namespace, others: Name
     await space.transact(operations=[Put(f"k/{n}", n) for n in range(40)])
     async with space.reading() as view:
         records = await asyncio.gather(*(view.get(f"k/{n}") for n in range(40)))
-        assert [record and record.value for record in records] == list(range(40))
+        assert [record.value for record in records if record is not None] == list(range(40))
         await others.put("k/17", "theirs", blind=True)
         with pytest.raises(StaleRead) as caught:
             await view.commit(Put("next", 1))

@@ -176,6 +176,25 @@ async def test_a_waiter_that_is_cancelled_leaves_the_queue(
         assert reservation.held
 
 
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_waiter_that_is_cancelled_when_its_turn_comes_passes_it_on(
+    server: ScriptedServer, key: Key[Any], time: ManualTime, turns: int
+) -> None:
+    """At whichever step between the release and the wake-up: nobody else would ever get it."""
+    queue = asyncio.Lock()
+    key._space.transport.progress.thinking["shared/launch", "plan"] = queue
+    await queue.acquire()
+    waiting = asyncio.create_task(key.reserve(wait=60).__aenter__())
+    await time.sleeper()
+    queue.release()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert waiting.cancelled()
+    assert not queue.locked()
+
+
 async def test_a_long_wait_is_asked_for_in_slices(server: ScriptedServer, key: Key[Any], time: ManualTime) -> None:
     def nothing(request: ms.ReserveRequest) -> ms.ReserveResponse:
         time.advance(request.wait.seconds)
