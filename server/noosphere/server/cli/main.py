@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
-from . import boards, changes, checks, engine, namespaces, records, serving
+from . import boards, changes, checks, conflicts, engine, namespaces, records, serving
 from .common import AgentOption, Common, JsonOption, ServerOption, TimeoutOption
 from .exits import EXIT_CODES_HELP, CliError, ExitCode, report
 
@@ -28,7 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 # In the order of `--help`.
-for group in (serving.app, records.app, changes.app, boards.app, engine.app, checks.app):
+for group in (serving.app, records.app, changes.app, conflicts.app, boards.app, engine.app, checks.app):
     app.add_typer(group)
 app.add_typer(namespaces.app, name="ns")
 app.add_typer(serving.config_app, name="config")

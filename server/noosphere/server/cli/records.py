@@ -19,7 +19,7 @@ from .common import (
 from .exits import CliError, ExitCode, usage
 from .output import compact, print_bytes, print_fields, print_json, print_line
 from .session import call, connected
-from .values import parse_attributes, parse_duration, parse_json, read_argument
+from .values import decode_text, parse_attributes, parse_duration, parse_json, read_argument
 from .views import record_data, time_text, write_data
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def put(
     if text and bytes_:
         raise usage("--text and --bytes exclude each other")
     data = read_argument(value)
-    content: Any = data if bytes_ else _decode_text(data) if text else parse_json(data)
+    content: Any = data if bytes_ else decode_text(data) if text else parse_json(data)
     lifetime = None if ttl is None else parse_duration(ttl, "--ttl")
     attributes = parse_attributes(attr or [], "--attr")
     options = common(ctx, server, as_json, agent, timeout)
@@ -159,13 +159,6 @@ def _print_written(record: Record[Any], options: Common, verb: str) -> None:
         print_line(f"replaced unseen: {what} of revision {dot.revision} by {dot.actor}")
     if applied.concurrent_delete:
         print_line("an unseen delete was undone")
-
-
-def _decode_text(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise usage(f"VALUE: is not UTF-8 ({error}); --bytes stores bytes as they are") from None
 
 
 def _sole_bytes(record: Record[Any]) -> bytes:

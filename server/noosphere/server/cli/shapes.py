@@ -69,6 +69,27 @@ class WriteShape(TypedDict):
     replayed: Annotated[bool, "Whether an earlier execution of the same request is reported."]
 
 
+class PendingShape(TypedDict):
+    """A record that waits for somebody to resolve its siblings."""
+
+    namespace: Annotated[str, "The namespace."]
+    key: Annotated[str, "The key."]
+    since: Annotated[Revision, "The revision at which it began to have several values."]
+    since_time: Annotated[str | None, "When that was."]
+    record: Annotated[RecordShape, "The record with its siblings."]
+
+
+class ResolvedShape(TypedDict):
+    """What a resolution did."""
+
+    namespace: Annotated[str, "The namespace."]
+    key: Annotated[str, "The key."]
+    revision: Annotated[Revision, "The revision of the commit."]
+    version: Annotated[Revision | None, "The new version; 0 if the key was deleted."]
+    resolved: Annotated[list[ValueShape], "The values that were there before, in whose place it came."]
+    replayed: Annotated[bool, "Whether an earlier execution of the same request is reported."]
+
+
 class ChangeShape(TypedDict):
     """One change."""
 

@@ -88,6 +88,18 @@ def read_argument(argument: str) -> bytes:
     return data
 
 
+def decode_text(data: bytes) -> str:
+    """Returns the text in ``data``.
+
+    Raises:
+        CliError: it is not UTF-8; the message says how to store bytes.
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise usage(f"VALUE: is not UTF-8 ({error}); --bytes stores bytes as they are") from None
+
+
 def parse_json(data: bytes) -> Any:
     """Reads JSON as RFC 8259 defines it (no NaN).
 
