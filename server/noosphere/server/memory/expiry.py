@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from noosphere.consistency import NEVER_MS, Decision, Record, decide_expiry, decide_reap
-from noosphere.consistency.limits import COMMIT_MUTATIONS_MAX
+from noosphere.consistency.limits import COMMIT_BYTES_MAX, COMMIT_MUTATIONS_MAX
 
 from ..ports.store import Commit, Committed, KeyCheck, Mutation, NamespaceRef, StoredEntry
 from .codec import decode_record, encode_events, encode_record
 from .core import Core
 from .internal import CONFLICTS, QueueEntry, encode_queue_entry, is_internal, queue_key
+
+_OVERHEAD_BYTES = 4096
+"""More than a key, its event and its entry of the conflict queue add to a record in a commit."""
 
 
 def due_ms(record: Record, retention_ms: int) -> int:
@@ -72,16 +75,17 @@ async def sweep_keys(core: Core, ref: NamespaceRef, keys: Sequence[str]) -> bool
 
 async def _settle_keys(core: Core, ref: NamespaceRef, keys: Sequence[str], *, reap: bool) -> bool:
     done = False
-    # Each key may take an entry of the conflict queue along.
-    step = COMMIT_MUTATIONS_MAX // 2
-    for start in range(0, len(keys), step):
-        part = keys[start : start + step]
-        read = await core.store.read(ref, part, accepted=True)
+    left = keys
+    while left:
+        # Each key may take an entry of the conflict queue along.
+        read = await core.store.read(ref, left[: COMMIT_MUTATIONS_MAX // 2], accepted=True)
+        part = left[: _fitting(read.entries)]
+        left = left[len(part) :]
         now_ms = read.view.now_ms
         rules = core.rules(ref.name)
         checks: list[KeyCheck] = []
         due: list[tuple[str, Decision]] = []
-        for key, entry in zip(part, read.entries, strict=True):
+        for key, entry in zip(part, read.entries, strict=False):
             if entry is None:
                 continue
             if is_internal(key):
@@ -104,3 +108,14 @@ async def _settle_keys(core: Core, ref: NamespaceRef, keys: Sequence[str], *, re
             result = await core.store.commit(ref, Commit(read.view.epoch, config_version, tuple(checks), mutations))
             done = done or isinstance(result, Committed)
     return done
+
+
+def _fitting(entries: Sequence[StoredEntry | None]) -> int:
+    """Returns how many of the first entries one commit can hold; what an expiry leaves of siblings may be large."""
+    size = count = 0
+    for entry in entries:
+        size += _OVERHEAD_BYTES + (0 if entry is None else len(entry.data))
+        if count and size > COMMIT_BYTES_MAX:
+            break
+        count += 1
+    return count

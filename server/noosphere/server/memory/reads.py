@@ -17,6 +17,7 @@ from noosphere.consistency import (
     check_collection,
     check_key,
     check_presented,
+    exhausted,
     invalid,
     matches,
     too_large,
@@ -36,6 +37,7 @@ PAGE_MAX = 1000
 PAGE_BYTES_MAX = 1024 * 1024
 _STEP_RECORDS = 64
 _SCAN_STEP = 128
+BATCH_BYTES_MAX = 16 * 1024 * 1024
 _SCANNED_MAX = 10_000
 """Most entries that one page looks through for matches; the page may then be empty, with a next token."""
 
@@ -59,7 +61,8 @@ class Reads:
         """Reads up to 256 keys at one head.
 
         Raises:
-            Refusal: as for :meth:`get`, and VALUE_TOO_LARGE for too many keys.
+            Refusal: as for :meth:`get`; VALUE_TOO_LARGE for too many keys, LIMIT_EXCEEDED for more than an
+                answer can hold.
         """
         if len(keys) > BATCH_GET_KEYS_MAX:
             raise too_large("keys", len(keys), BATCH_GET_KEYS_MAX, "entries")
@@ -78,6 +81,10 @@ class Reads:
             result = await self._core.store.read(newer, keys)
         head, now_ms = result.view.head, result.view.now_ms
         check_tokens(call, namespace, result.view)
+        size = sum(len(entry.data) for entry in result.entries if entry is not None)
+        if size > BATCH_BYTES_MAX:
+            too_much = exhausted("keys", size, BATCH_BYTES_MAX, "too many bytes for one answer, ask for fewer keys")
+            raise located(too_much, namespace, head)
         views = tuple(
             RecordView(key, decode_entry(entry), now_ms, head) for key, entry in zip(keys, result.entries, strict=True)
         )
@@ -213,7 +220,8 @@ class Reads:
                 raise located(refusal, namespace, view.head) from None
         cursor = view.floor if after is None else after
         found: list[BatchView] = []
-        while len(found) < size:
+        taken = 0
+        while len(found) < size and taken < PAGE_BYTES_MAX:
             result = await self._core.store.changes(ref, cursor, _SCAN_STEP)
             if isinstance(result, Compacted):
                 if after is None and not found:
@@ -225,11 +233,14 @@ class Reads:
                 seen = view_batch(batch, lambda name: not key or name == key)
                 if seen.changes:
                     found.append(seen)
-                    if len(found) >= size:
+                    taken += sum(len(change.data or b"") for change in batch.changes)
+                    if len(found) >= size or taken >= PAGE_BYTES_MAX:
                         break
             else:
                 if not result.more:
                     return HistoryReply(tuple(found), view.floor, result.head, None)
+            # Nothing above waits, so a search through a long log would hold up everybody else.
+            await asyncio.sleep(0)
         return HistoryReply(tuple(found), view.floor, view.head, cursor)
 
 

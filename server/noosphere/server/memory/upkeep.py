@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import structlog
 
-from noosphere.consistency import Refusal
+from noosphere.consistency import Code, Refusal
 
 from ..ports.runtime import Clock
 from ..ports.store import Changes, NamespaceRef, NamespaceSummary
@@ -43,10 +43,19 @@ class Upkeep:
             for summary in page:
                 after = summary.ref.name
                 if not summary.deleted:
-                    await self._look_at(summary)
+                    await self._try(summary)
                 await self._clock.sleep(0)
             if len(page) < _PAGE:
                 return
+
+    async def _try(self, summary: NamespaceSummary) -> None:
+        try:
+            await self._look_at(summary)
+        except Refusal as refusal:
+            if refusal.code is Code.UNAVAILABLE:
+                raise
+            # It must not keep the namespaces after it from being looked at.
+            log.warning("upkeep refused", namespace=summary.ref.name, reason=refusal.reason, message=refusal.message)
 
     async def _look_at(self, summary: NamespaceSummary) -> None:
         ref = summary.ref

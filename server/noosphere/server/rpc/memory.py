@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 
@@ -23,6 +24,7 @@ from noosphere.v1 import types_pb2
 
 from .. import __version__
 from ..memory import Memory
+from ..memory.reads import BATCH_BYTES_MAX
 from ..memory.types import BatchView, Call, ClaimReply, RecordView
 from ..memory.watches import Bookmark, SnapshotPage, WatchMessage, WatchStart
 from . import decode, encode
@@ -86,7 +88,7 @@ class MemoryRpc(CausalityMethods):
         call = decode.call(request.call)
         reply = await self._memory.reads.batch_get(call, request.namespace, request.keys)
         tokens = encode.call_reply(call, request.namespace, reply.head, reply.read_set)
-        return pb.BatchGetResponse(records=map(encode.record, reply.records), head=reply.head, call=tokens)
+        return pb.BatchGetResponse(records=await _shown(reply.records, False), head=reply.head, call=tokens)
 
     @unary
     async def List(self, request: pb.ListRequest, context: Context) -> pb.ListResponse:
@@ -117,15 +119,16 @@ class MemoryRpc(CausalityMethods):
     async def ListHistory(self, request: pb.ListHistoryRequest, context: Context) -> pb.ListHistoryResponse:
         """See the proto."""
         query = fingerprint("history", request.namespace, request.key)
+        after = _revision_at(decode_page(request.page_token, query)) if request.page_token else None
         reply = await self._memory.reads.history(
             decode.call(request.call),
             request.namespace,
             request.key,
             page_size=request.page_size,
-            after=int(decode_page(request.page_token, query)) if request.page_token else None,
+            after=after,
         )
         return pb.ListHistoryResponse(
-            batches=[encode.batch(batch) for batch in reply.batches],
+            batches=await _batches(reply.batches),
             next_page_token="" if reply.next_after is None else encode_page(query, str(reply.next_after)),
             floor=reply.floor,
             head=reply.head,
@@ -175,11 +178,13 @@ class MemoryRpc(CausalityMethods):
         except Refusal as refusal:
             if not request.return_current or not isinstance(refusal.detail, TransactionInfo):
                 raise
-            failures, head = [], refusal.head
+            failures, head, size = [], refusal.head, 0
             for part in refusal.detail.failures:
                 part.refusal.namespace, part.refusal.head = refusal.namespace, refusal.head
                 detail = await self._not_applied(call, part.refusal, part.key, True)
                 head = max(head, detail.as_of)
+                if (size := size + detail.ByteSize()) > BATCH_BYTES_MAX:
+                    raise
                 failures.append(pb.TransactFailure(index=part.index, is_operation=part.is_operation, detail=detail))
             tokens = encode.call_reply(call, request.namespace, head)
             return pb.TransactResponse(not_applied=pb.TransactNotApplied(failures=failures), head=head, call=tokens)
@@ -334,6 +339,30 @@ async def _shown(views: Sequence[RecordView], keys_only: bool) -> list[types_pb2
             await asyncio.sleep(0)
         shown += [encode.record(view, keys_only=keys_only) for view in views[start : start + _STEP_RECORDS]]
     return shown
+
+
+async def _batches(views: Sequence[BatchView]) -> list[pb.ChangeBatch]:
+    """Returns a page's batches, in steps as :func:`_shown` does."""
+    shown: list[pb.ChangeBatch] = []
+    changes = 0
+    for view in views:
+        if (changes := changes + len(view.changes)) >= _STEP_RECORDS:
+            changes = 0
+            await asyncio.sleep(0)
+        shown.append(encode.batch(view))
+    return shown
+
+
+def _revision_at(position: str) -> int:
+    """Returns the revision that a page token of a history names.
+
+    Raises:
+        Refusal: INVALID_PAGE_TOKEN, for one that was made elsewhere.
+    """
+    # At most 19 digits, the length of the largest revision.
+    if not re.fullmatch("[0-9]{1,19}", position):
+        raise Refusal(Reason.INVALID_PAGE_TOKEN, "page_token: is damaged or not a token")
+    return int(position)
 
 
 def _claimed(reply: ClaimReply) -> types_pb2.Record | None:
