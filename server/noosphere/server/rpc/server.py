@@ -28,6 +28,8 @@ SERVER_OPTIONS = (
     ("grpc.so_reuseport", 0),
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", RESPONSE_BYTES_MAX),
+    # Decompressed first and measured then, one message could take a thousand times its limit.
+    ("grpc.compression_enabled_algorithms_bitset", 1),
     ("grpc.max_metadata_size", 16 * 1024),
     ("grpc.max_concurrent_streams", CONCURRENT_STREAMS_MAX),
     # Clients of ours ping idle connections; the default would disconnect them for it.

@@ -18,6 +18,7 @@ def connect(path: Path) -> sqlite3.Connection:
     """Returns a connection with explicit transactions, usable from whichever thread holds it."""
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
     db.execute("PRAGMA wal_autocheckpoint = 0")
+    db.execute("PRAGMA temp_store = MEMORY")
     return db
 
 

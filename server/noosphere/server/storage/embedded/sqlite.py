@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+from noosphere.consistency.revision import EPOCH_MAX
+
 from .codec import (
     Cell,
     DamagedBlob,
@@ -108,6 +110,9 @@ class SqliteJournal:
 
     def _read_all(self, db: sqlite3.Connection, fresh: bool) -> Recovered:
         store: dict[str, int] = dict(db.execute("SELECT name, value FROM store"))
+        for name, value in store.items():
+            if not isinstance(value, int) or (name == "epoch" and not 0 <= value < EPOCH_MAX):
+                raise DamagedBlob(f"{value!r} is not a value of {name}")
         rows = tuple(_row(values) for values in db.execute(f"SELECT {', '.join(NamespaceRow._fields)} FROM namespaces"))
         batches = tuple(db.execute("SELECT batch, data FROM journal ORDER BY batch"))
         for number, blob in batches:
@@ -129,6 +134,10 @@ class SqliteJournal:
         self._state(0, epoch, time_ms, last_batch)
         self._checkpoint("TRUNCATE")
         self._db.execute(f"PRAGMA synchronous = {self._durable}")
+        # Now, while there are files to be opened: too many connections of clients must not stop the store later.
+        with self._failing("read"):
+            self._reader = connect(self._path)
+            self._reader.execute("SELECT count(*) FROM store").fetchall()
 
     def append(self, number: int, blob: bytes) -> None:
         """Begins a transaction and inserts a row."""
@@ -150,9 +159,7 @@ class SqliteJournal:
     def load(self, storage_id: bytes, floor: int) -> Image:
         """Reads a namespace in one snapshot."""
         with self._failing("read"):
-            if self._reader is None:
-                self._reader = connect(self._path)
-            db = self._reader
+            db = self._beside
             db.execute("BEGIN")
             try:
                 return self._image(db, storage_id, floor)
@@ -264,9 +271,7 @@ class SqliteJournal:
     def relieve(self) -> None:
         """Copies most of the WAL into the database beside appends; see :meth:`restart`."""
         with self._failing("write to"):
-            if self._reader is None:
-                self._reader = connect(self._path)
-            self._reader.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            self._beside.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def restart(self) -> None:
         """Copies the rest, which is short after :meth:`relieve`; the WAL then begins anew."""
@@ -289,6 +294,12 @@ class SqliteJournal:
         if self._writer is None:
             raise StoreFailed(f"{self._path} is closed")
         return self._writer
+
+    @property
+    def _beside(self) -> sqlite3.Connection:
+        if self._reader is None:
+            raise StoreFailed(f"{self._path} is closed")
+        return self._reader
 
     def _state(self, clean: int, epoch: int, time_ms: int, last_batch: int) -> None:
         state = [("clean", clean), ("epoch", epoch), ("time_ms", time_ms), ("last_batch", last_batch)]
