@@ -1,7 +1,7 @@
 """Structured logs to standard error: lines for people, or one JSON object a line for programs.
 
 Libraries and drivers that use the standard library's logging come out the same way. No value of a
-record and no token is ever logged.
+record and no token is ever logged: a traceback shows no variables, among which are the requests.
 """
 
 from __future__ import annotations
@@ -25,9 +25,14 @@ def configure_logging(level: str, log_format: Literal["console", "json"]) -> Non
     renderer: structlog.types.Processor
     if log_format == "json":
         renderer = structlog.processors.JSONRenderer()
-        tail: tuple[structlog.types.Processor, ...] = (structlog.processors.dict_tracebacks, renderer)
+        tracebacks = structlog.processors.ExceptionRenderer(
+            structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+        )
+        tail: tuple[structlog.types.Processor, ...] = (tracebacks, renderer)
     else:
-        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
         tail = (renderer,)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
