@@ -24,6 +24,7 @@ from noosphere.consistency import Reason, Refusal, find_lost
 from noosphere.server.ports.store import Committed, NamespaceRef
 from noosphere.server.storage.embedded import EmbeddedCoordinator, EmbeddedStore, StoreFailed
 from noosphere.server.storage.embedded.body import Body
+from noosphere.server.storage.embedded.coordinator import FILE as COORDINATION
 from noosphere.server.storage.embedded.opening import replay
 from noosphere.server.storage.embedded.sqlite import FILE, SqliteJournal
 from noosphere.testing import ManualClock
@@ -57,6 +58,8 @@ async def small(tmp_path: Path) -> AsyncIterator[EmbeddedLab]:
     db.execute(f"PRAGMA page_size = {SMALL_PAGE}")
     db.execute("VACUUM")
     db.close()
+    # A working store without its coordinator would be refused.
+    (lab.folder / COORDINATION).touch()
     await lab.open()
     yield lab
     await lab.close()

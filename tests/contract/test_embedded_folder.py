@@ -251,14 +251,39 @@ async def test_a_lost_working_file_does_not_reuse_an_epoch(used: Path) -> None:
     await coordinator.close()
 
 
-async def test_a_lost_coordination_file_does_not_reuse_an_epoch(embedded: EmbeddedLab) -> None:
+@pytest.mark.parametrize("clean", [True, False])
+async def test_a_lost_coordination_file_is_told(embedded: EmbeddedLab, clean: bool) -> None:
+    """Incarnations would be numbered anew, so that a new client's calls pass for retries of an old one's."""
     await write(embedded.store, put("a"))
-    epoch = embedded.store.epoch
-    await embedded.store.close()
-    await embedded.coordinator.close()
-    (embedded.folder / COORDINATION).unlink()
-    coordinator = await EmbeddedCoordinator.open(embedded.folder, clock=embedded.clock)
-    store = await EmbeddedStore.open(embedded.folder, coordinator, clock=embedded.clock)
-    assert store.epoch == epoch + 1
-    await store.close()
+    if clean:
+        await embedded.store.close()
+        await embedded.coordinator.close()
+    folder = embedded.copy("copy")
+    for path in folder.glob(f"{COORDINATION}*"):
+        path.unlink()
+    for _ in range(2):
+        assert f"{COORDINATION} is missing" in await open_problem(folder)
+
+
+async def test_an_older_coordination_file_is_told(used: Path, tmp_path: Path) -> None:
+    (tmp_path / "young").mkdir()
+    coordinator = await EmbeddedCoordinator.open(tmp_path / "young", clock=ManualClock())
+    await coordinator.begin_epoch("created", "", 1)
     await coordinator.close()
+    shutil.copy(tmp_path / "young" / COORDINATION, used / COORDINATION)
+    message = await open_problem(used)
+    assert f"{COORDINATION} knows epochs up to 1, the working store has reached" in message
+
+
+@pytest.mark.parametrize("value", ["'text'", "9223372036854775807"])
+async def test_an_epoch_that_cannot_be_is_damage(used: Path, value: str) -> None:
+    db = sqlite3.connect(used / WORKING)
+    db.execute(f"UPDATE store SET value = {value} WHERE name = 'epoch'")
+    db.commit()
+    db.close()
+    assert "is not a value of epoch" in await open_problem(used)
+
+
+def test_a_stamp_of_many_digits_is_damage(tmp_path: Path) -> None:
+    (tmp_path / "FORMAT").write_text(f"noosphere {'9' * 5000}\n")
+    assert "FORMAT is damaged" in problem(tmp_path)

@@ -17,7 +17,8 @@ from noosphere.consistency import NamePattern, NamespacePolicy, Reason, Refusal,
 from ...ports.coordinator import EpochRecord, Incarnation, PolicyTable
 from ...ports.runtime import Clock
 from .database import damaged, open_database
-from .folder import StoreFailed, log_failure
+from .folder import DataFolderError, StoreFailed, log_failure
+from .sqlite import FILE as WORKING
 from .worker import ThreadWorker, Worker, run
 
 FILE = "coordination.sqlite3"
@@ -129,6 +130,8 @@ class EmbeddedCoordinator:
         thread = worker("noosphere-coordinator")
 
         def load() -> tuple[sqlite3.Connection, _Loaded]:
+            if not path.exists() and (folder / WORKING).exists():
+                raise unfit(f"{path} is missing, though there is a {WORKING}")
             db, _ = open_database(path, _SCHEMA)
             try:
                 return db, _Loaded(db, path)
@@ -343,6 +346,14 @@ class EmbeddedCoordinator:
         if self._failure is None:
             self._failure = failure
             self._on_fatal(failure)
+
+
+def unfit(problem: str) -> DataFolderError:
+    """Returns the error of a coordinator that is not the working store's.
+
+    To go on would number incarnations anew: an old one would be taken for a new one, and its calls for retries.
+    """
+    return DataFolderError(f"{problem}: restore all files of the data folder from the same copy")
 
 
 def _stale(incarnation: Incarnation) -> Refusal:

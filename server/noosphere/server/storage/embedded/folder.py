@@ -17,6 +17,7 @@ FORMAT = 1
 _STAMP = "FORMAT"
 _LOCK = "LOCK"
 _FRESH = "FORMAT.new"
+_NUMBER_DIGITS_MAX = 9
 
 
 class DataFolderError(Exception):
@@ -122,7 +123,7 @@ def _check_stamp(path: Path) -> None:
     except (OSError, UnicodeDecodeError) as error:
         raise DataFolderError(f"cannot read {path / _STAMP}: {error}") from None
     program, _, number = text.strip().partition(" ")
-    if program != "noosphere" or not number.isdecimal():
+    if program != "noosphere" or not number.isdecimal() or len(number) > _NUMBER_DIGITS_MAX:
         raise DataFolderError(f"{path / _STAMP} is damaged: it should say 'noosphere {FORMAT}'")
     check_format(int(number), path)
 

@@ -10,6 +10,8 @@ from noosphere.consistency import NEVER_MS
 from ...ports.coordinator import Coordinator
 from ...ports.store import NamespaceRef
 from .codec import CommitItem, DropItem, FloorItem, decode_batch
+from .coordinator import FILE as COORDINATION
+from .coordinator import unfit
 from .journal import Recovered
 from .namespace import Namespace
 from .registry import Registry
@@ -101,17 +103,21 @@ def _replay_item(namespace: Namespace, number: int, item: CommitItem | DropItem 
 
 
 async def settle_epoch(coordinator: Coordinator, recovered: Recovered, recovery: Recovery) -> int:
-    """Returns the epoch of this opening; begins a new one if acknowledged commits may be missing."""
+    """Returns the epoch of this opening; begins a new one if acknowledged commits may be missing.
+
+    Raises:
+        DataFolderError: the coordinator does not belong to this working store.
+    """
     known = max((record.epoch for record in await coordinator.epochs()), default=0)
     if recovered.fresh:
+        if known:
+            log.warning("the working store is new, though epochs up to %d are known: what it held is gone", known)
         return await coordinator.begin_epoch("created", "nothing: the working store is new", known + 1)
+    if known < recovered.epoch:
+        raise unfit(f"{COORDINATION} knows epochs up to {known}, the working store has reached {recovered.epoch}")
     if not recovered.clean:
         words = recovery.describe()
         log.warning("the working store was not closed in order; recovered %s", words)
         return await coordinator.begin_epoch("unclean restart", words, recovered.epoch + 1)
     log.info("the working store was opened with %s", recovery.describe())
-    if known < recovered.epoch:
-        return await coordinator.begin_epoch(
-            "coordinator behind the working store", recovery.describe(), recovered.epoch + 1
-        )
     return known
