@@ -110,6 +110,29 @@ async def test_a_file_that_may_not_grow_stops_the_process(tmp_path: Path) -> Non
         server.close()
 
 
+async def test_a_coordinator_that_cannot_write_stops_the_process(tmp_path: Path) -> None:
+    """Otherwise it would live on, and refuse every agent for ever."""
+    server = ServerProcess(tmp_path / "data", QUIET)
+    try:
+        server.start()
+        async with connected(server) as api:
+            await api.agent("a")
+            size = (server.data / "coordination.sqlite3-wal").stat().st_size
+            resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (size, size))
+            with pytest.raises(Refused) as failed:
+                await api.agent("b")
+        assert failed.value.code is grpc.StatusCode.UNAVAILABLE
+        assert server.wait() == EXIT_FAILED
+        (line,) = server.stderr.splitlines()
+        assert "storage failed" in line
+        assert "coordination.sqlite3" in line
+        server.restart()
+        async with connected(server) as api:
+            await api.agent("b")
+    finally:
+        server.close()
+
+
 def _write(path: Path, text: str) -> None:
     path.write_text(text)
 
