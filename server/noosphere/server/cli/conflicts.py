@@ -110,7 +110,7 @@ def resolve(
             _check(found, keep, expected_version)
             return found, await found.resolve(**given)
 
-    _print_resolved(*call(write()), options)
+    _print_resolved(*call(write(), advice="look at what is there now, and resolve that"), options)
 
 
 def _check(found: Record[Any], keep: int | None, expected_version: int | None) -> None:

@@ -19,10 +19,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _EXPLANATION_TOKENS_MAX = 600
+_ADVICE = "--expected-version replaces what you saw, --blind whatever is there"
 
 
-def call(coroutine: Coroutine[Any, Any, T]) -> T:
+def call(coroutine: Coroutine[Any, Any, T], advice: str = _ADVICE) -> T:
     """Runs a command's calls to their end.
+
+    Args:
+        coroutine: the calls.
+        advice: what somebody may do about a conflict.
 
     Raises:
         CliError: a call failed.
@@ -32,7 +37,7 @@ def call(coroutine: Coroutine[Any, Any, T]) -> T:
     try:
         return asyncio.run(coroutine)
     except NoosphereError as error:
-        raise cli_error(error) from None
+        raise cli_error(error, advice) from None
 
 
 @asynccontextmanager
@@ -49,8 +54,8 @@ async def connected(options: Common) -> AsyncIterator[Client]:
         yield client
 
 
-def cli_error(error: NoosphereError) -> CliError:
-    """Returns a failed call as the command's error."""
+def cli_error(error: NoosphereError, advice: str = _ADVICE) -> CliError:
+    """Returns a failed call as the command's error; see :func:`call`."""
     from noosphere.client import Conflict, DeadlineExceeded, Unavailable
 
     code = ExitCode.UNREACHABLE if isinstance(error, (Unavailable, DeadlineExceeded)) else ExitCode.REFUSED
@@ -65,7 +70,6 @@ def cli_error(error: NoosphereError) -> CliError:
         return CliError(code, str(error), error.reason, details)
     explanation = error.explain(max_tokens=_EXPLANATION_TOKENS_MAX)
     details |= {"message": explanation, "conflict": _conflict_data(error)}
-    advice = "--expected-version replaces what you saw, --blind whatever is there"
     return CliError(code, f"{error.reason}: {explanation} ({advice})", error.reason, details)
 
 
