@@ -5,26 +5,48 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from noosphere.server.ports.store import Commit, CommitResult, NamespaceRef, WorkingStore
+from noosphere.server.ports.store import WorkingStore
 
 
 class MeddlingStore:
-    """The real store, except that ``meddle`` runs before each commit and may change what was decided on."""
+    """The real store, except that ``meddle`` runs before each call of ``method`` and may change what was found.
 
-    def __init__(self, store: WorkingStore, meddle: Callable[[], Awaitable[object]]) -> None:
+    Args:
+        store: the real one.
+        meddle: what to do; calls of its own are not meddled with.
+        method: the port's method.
+    """
+
+    def __init__(self, store: WorkingStore, meddle: Callable[[], Awaitable[object]], method: str = "commit") -> None:
         self._store = store
         self._meddle = meddle
+        self._method = method
         self._inside = False
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+        found = getattr(self._store, name)
+        return found if name != self._method else self._meddling(found)
 
-    async def commit(self, namespace: NamespaceRef, commit: Commit) -> CommitResult:
-        """Lets the meddler commit first."""
-        if not self._inside:
-            self._inside = True
-            try:
-                await self._meddle()
-            finally:
-                self._inside = False
-        return await self._store.commit(namespace, commit)
+    def _meddling(self, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            if not self._inside:
+                self._inside = True
+                try:
+                    await self._meddle()
+                finally:
+                    self._inside = False
+            return await method(*args, **kwargs)
+
+        return call
+
+
+def once(meddle: Callable[[], Awaitable[object]], *, skip: int = 0) -> Callable[[], Awaitable[object]]:
+    """Returns what meddles only once, after letting ``skip`` calls pass."""
+    left = [skip]
+
+    async def meddled() -> None:
+        left[0] -= 1
+        if left[0] == -1:
+            await meddle()
+
+    return meddled

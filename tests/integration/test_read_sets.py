@@ -1,0 +1,466 @@
+"""Read sets over time: what ends, who comes in between, what a crash, a deletion or a compaction leaves of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.support.api import SEEN_NOTHING, Agent, data, delete, put, put_op
+from tests.support.causality import SIBLINGS, Mind, guard, names_of
+from tests.support.engine import LocalServer
+from tests.support.meddling import MeddlingStore, once
+from tests.support.statuses import refusal
+
+from noosphere.consistency import (
+    NEVER_MS,
+    NOTHING_READ,
+    CollectionSeen,
+    KeySeen,
+    NamespaceSeen,
+    ReadSet,
+    Reason,
+    StampMode,
+    TokenKind,
+    encode_read_set,
+    seal,
+)
+from noosphere.v1 import memory_service_pb2 as pb
+from noosphere.v1 import types_pb2 as types
+
+SPACE = "shared/plan"
+ELSEWHERE = "shared/goals"
+CHANGED = StampMode.CHANGED
+
+
+@pytest.fixture
+async def agent(local: LocalServer) -> Agent:
+    return await local.api.agent("thinker")
+
+
+@pytest.fixture
+async def peer(local: LocalServer) -> Agent:
+    return await local.api.agent("peer")
+
+
+@pytest.fixture
+def mind(agent: Agent) -> Mind:
+    return Mind(agent)
+
+
+def meddle(local: LocalServer, how: Callable[[], Awaitable[object]], method: str = "commit") -> None:
+    core = local.engine.memory.core
+    core.store = MeddlingStore(core.store, how, method)
+
+
+# -- what ends while somebody thinks ----------------------------------------------------------------
+
+
+async def _key(mind: Mind) -> None:
+    await mind.get(SPACE, "lease")
+
+
+async def _list(mind: Mind) -> None:
+    await mind.page(SPACE)
+
+
+async def _filtered(mind: Mind) -> None:
+    assert len((await mind.page(SPACE, where={"kind": "lease"})).records) == 1
+
+
+Look = Callable[[Mind], Awaitable[None]]
+
+
+@pytest.mark.parametrize("swept", [False, True], ids=["unswept", "swept"])
+@pytest.mark.parametrize("look", [_key, _list, _filtered], ids=lambda look: look.__name__.strip("_"))
+async def test_a_value_that_ends_while_somebody_thinks_makes_the_decision_stale(
+    local: LocalServer, mind: Mind, peer: Agent, look: Look, swept: bool
+) -> None:
+    await peer.put(SPACE, "lease", 1, ttl_ms=10_000, attributes={"kind": "lease"})
+    await peer.put(SPACE, "other", 1)
+    await look(mind)
+    await local.elapse(9_999)
+    await mind.commit(SPACE, put("decision/1", 1))
+    await local.elapse(1)
+    if swept:
+        await local.sweep()
+    with refusal(Reason.STALE_READ_SET) as error:
+        await mind.commit(SPACE, put("decision/2", 1))
+    (entry,) = error.stale().stale
+    assert entry.name == ("lease" if look is _key else "")
+    if swept:
+        assert [c.key for c in entry.changes] == ["lease"]
+        assert [c.actor for c in entry.changes] == [""], "nobody did it"
+    assert (await peer.get(SPACE, "decision/2")).version == 0
+    # The model is told, and may decide again.
+    assert [e.name for e in await mind.refresh()] == [entry.name]
+    await mind.commit(SPACE, put("decision/2", 1))
+
+
+async def test_a_value_that_ends_between_the_check_and_the_commit_is_noticed(
+    local: LocalServer, mind: Mind, peer: Agent
+) -> None:
+    await peer.put(SPACE, "lease", 1, ttl_ms=10_000)
+    await mind.get(SPACE, "lease")
+    meddle(local, once(lambda: local.elapse(10_000)))
+    with refusal(Reason.STALE_READ_SET):
+        await mind.commit(SPACE, put("decision", 1))
+
+
+async def test_a_value_elsewhere_that_ends_before_the_commit_is_noticed(
+    local: LocalServer, mind: Mind, peer: Agent
+) -> None:
+    await peer.put(ELSEWHERE, "lease", 1, ttl_ms=10_000)
+    await mind.get(ELSEWHERE, "lease")
+    meddle(local, once(lambda: local.elapse(10_000)))
+    with refusal(Reason.STALE_READ_SET):
+        await mind.commit(SPACE, put("decision", 1), allow_checked=True)
+
+
+async def test_an_end_that_was_overruled_does_not_let_others_end_unnoticed(
+    local: LocalServer, mind: Mind, peer: Agent
+) -> None:
+    await peer.put(SPACE, "a", 1, ttl_ms=1_000)
+    await peer.put(SPACE, "b", 1, ttl_ms=2_000)
+    await mind.batch_get(SPACE, "a", "b")
+    await local.elapse(1_000)
+    meddle(local, once(lambda: local.elapse(1_000)))
+    await mind.commit(SPACE, put("decision", 1), warn=True)
+    assert {entry.name for entry in mind.told.stale} == {"a", "b"}
+
+
+async def test_one_of_several_values_that_ends_is_a_change(local: LocalServer, mind: Mind, peer: Agent) -> None:
+    await peer.ensure(SPACE, SIBLINGS)
+    await peer.put(SPACE, "k", 1, context=SEEN_NOTHING)
+    await peer.put(SPACE, "k", 2, context=SEEN_NOTHING, ttl_ms=1_000)
+    assert len((await mind.get(SPACE, "k")).values) == 2
+    await local.elapse(999)
+    await mind.commit(SPACE, put("decision/1", 1))
+    await local.elapse(1)
+    with refusal(Reason.STALE_READ_SET):
+        await mind.commit(SPACE, put("decision/2", 1))
+    await mind.refresh()
+    await mind.commit(SPACE, put("decision/2", 1))
+    # What had ended when it was read is not waited for again.
+    late = Mind(mind.agent)
+    assert len((await late.get(SPACE, "k")).values) == 1
+    assert late.seen.namespaces[SPACE].keys["k"].expires_at_ms == NEVER_MS
+
+
+async def test_a_claim_that_lapses_takes_its_task_off_the_list_of_claimed_ones(
+    local: LocalServer, mind: Mind, peer: Agent
+) -> None:
+    await peer.put(SPACE, "task/1", 1)
+    await peer.claim(SPACE, "task/", lease_ms=5_000)
+    assert len((await mind.page(SPACE, "task/", claimed_only=True)).records) == 1
+    everything = Mind(mind.agent)
+    await everything.page(SPACE, "task/")
+    await local.elapse(5_000)
+    with refusal(Reason.STALE_READ_SET):
+        await mind.commit(SPACE, put("decision", 1))
+    await everything.commit(SPACE, put("decision", 1))
+
+
+async def test_ones_own_value_ends_like_any(local: LocalServer, mind: Mind) -> None:
+    await mind.get(SPACE, "own")
+    await mind.commit(SPACE, put("own", 1, ttl_ms=1_000))
+    await local.elapse(999)
+    await mind.commit(SPACE, put("decision/1", 1))
+    await local.elapse(1)
+    with refusal(Reason.STALE_READ_SET) as error:
+        await mind.commit(SPACE, put("decision/2", 1))
+    assert [entry.name for entry in error.stale().stale] == ["own"]
+
+
+async def test_an_expired_value_that_is_replaced_by_its_reader_surprises_nobody(
+    local: LocalServer, mind: Mind, peer: Agent
+) -> None:
+    await peer.put(SPACE, "plan/lease", 1, ttl_ms=1_000)
+    await local.elapse(1_000)
+    assert not (await mind.get(SPACE, "plan/lease")).values
+    await mind.page(SPACE, "plan/")
+    await mind.commit(SPACE, put("plan/lease", 2))
+    await mind.commit(SPACE, put("decision", 1))
+
+
+# -- who comes in between ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["goal", "goals/"])
+async def test_a_change_between_the_check_and_the_commit_is_noticed(
+    local: LocalServer, mind: Mind, peer: Agent, name: str
+) -> None:
+    await peer.put(SPACE, "goal", 1)
+    await mind.get(SPACE, "goal")
+    await mind.page(SPACE, "goals/")
+    key = "goal" if name == "goal" else "goals/new"
+    meddle(local, once(lambda: peer.put(SPACE, key, 2, blind=True)))
+    with refusal(Reason.STALE_READ_SET) as error:
+        await mind.commit(SPACE, put("decision", 1))
+    assert [entry.name for entry in error.stale().stale] == [name]
+    assert (await peer.get(SPACE, "decision")).version == 0
+
+
+@pytest.mark.parametrize("warn", [False, True], ids=["strict", "warn"])
+async def test_advancing_over_ones_own_write_does_not_hide_who_came_in_between(
+    local: LocalServer, mind: Mind, peer: Agent, warn: bool
+) -> None:
+    """The collection is not guarded, so the write goes through; but the read set must not claim to know it."""
+    await mind.page(SPACE, "plan/")
+    await mind.get(SPACE, "goal")
+    meddle(local, once(lambda: peer.put(SPACE, "plan/theirs", 1)))
+    await mind.commit(SPACE, put("plan/mine", 1), guards=["goal"], warn=warn)
+    with refusal(Reason.STALE_READ_SET) as error:
+        await mind.commit(SPACE, put("decision", 1))
+    assert "plan/theirs" in {c.key for c in error.stale().stale[0].changes}
+
+
+async def test_nor_does_one_that_overruled_the_end_of_a_value(local: LocalServer, mind: Mind, peer: Agent) -> None:
+    await peer.put(SPACE, "plan/lease", 1, ttl_ms=1_000)
+    await mind.page(SPACE, "plan/")
+    await local.elapse(1_000)
+    # The stamp has not moved, so the commit may only build on it if it checks it.
+    meddle(local, once(lambda: peer.put(SPACE, "plan/theirs", 1)))
+    await mind.commit(SPACE, put("plan/mine", 1), warn=True)
+    assert [entry.name for entry in mind.told.stale] == ["plan/"]
+    assert mind.seen.namespaces[SPACE].collections["plan/", CHANGED].stamp < mind.told.stale[0].now
+
+
+async def test_whoever_writes_the_same_key_in_between_is_not_hidden(
+    local: LocalServer, mind: Mind, peer: Agent
+) -> None:
+    await peer.put(SPACE, "state", 1)
+    await mind.get(SPACE, "state")
+    meddle(local, once(lambda: peer.put(SPACE, "state", 2, blind=True)))
+    call = mind.call(guards=["unread"])
+    response = await mind.agent.api.put(pb.PutRequest(namespace=SPACE, put=put_op("state", 3, blind=True), call=call))
+    mind.take(response.call)
+    with refusal(Reason.STALE_READ_SET) as error:
+        await mind.commit(SPACE, put("decision", 1))
+    assert peer.name in {c.actor for c in error.stale().stale[0].changes}
+
+
+async def test_a_page_of_a_filtered_list_is_of_one_moment(local: LocalServer, mind: Mind, peer: Agent) -> None:
+    """What appears behind the search while it goes on is on the page, or makes it stale; it is never lost between."""
+    for number in range(300):
+        await peer.put(SPACE, f"t/{number:03}", 1)
+    await peer.put(SPACE, "t/999", 1, attributes={"open": True})
+
+    async def appears() -> None:
+        await peer.put(SPACE, "t/000", 2, attributes={"open": True}, blind=True)
+
+    meddle(local, once(appears, skip=1), "scan")
+    found: list[str] = []
+    token, pages = "", 0
+    while token or not pages:
+        page = await mind.page(SPACE, "t/", page_token=token, where={"open": True})
+        found += [record.key for record in page.records]
+        token, pages = page.next_page_token, pages + 1
+    assert found == ["t/999"]
+    assert pages > 1
+    with refusal(Reason.STALE_READ_SET):
+        await mind.commit(SPACE, put("decision", 1))
+
+
+# -- crashes, deletions, compaction -----------------------------------------------------------------
+
+
+async def test_what_was_read_and_lost_is_no_ground_for_a_decision(local: LocalServer, agent: Agent) -> None:
+    await agent.put(SPACE, "k", 1)
+    await agent.put(ELSEWHERE, "k", 1)
+    image = local.image()
+    lost = await agent.put(SPACE, "k", 2, blind=True)
+    mind, foreign = Mind(agent), Mind(agent)
+    await mind.get(SPACE, "k")
+    await agent.put(ELSEWHERE, "k", 2, blind=True)
+    await foreign.get(ELSEWHERE, "k")
+    absent = Mind(agent)
+    await absent.get(SPACE, "absent")
+    await local.crash(image)
+    agent = Agent(local.api, agent.actor)
+    for who in (mind, foreign, absent):
+        who.agent = agent
+    for call, space in (
+        (lambda: mind.commit(SPACE, put("d", 1)), SPACE),
+        (lambda: mind.commit(SPACE, put("d", 1), warn=True), SPACE),
+        # What is not guarded was lost all the same.
+        (lambda: mind.commit(SPACE, put("d", 1), guards=["unread"]), SPACE),
+        (lambda: absent.commit(SPACE, put("d", 1)), SPACE),
+        (lambda: mind.commit("shared/third", put("d", 1), allow_checked=True), SPACE),
+        (lambda: foreign.commit(SPACE, put("d", 1), allow_checked=True), ELSEWHERE),
+        (lambda: mind.refresh(), SPACE),
+        (lambda: mind.get(SPACE, "k"), SPACE),
+        (lambda: mind.page(SPACE), SPACE),
+    ):
+        with refusal(Reason.ACKED_WRITES_LOST) as error:
+            await call()
+        assert error.metadata["namespace"] == error.lost().namespace == space, "of the namespace that lost it"
+    assert getattr(error.lost(), "from") == lost.revision - 1
+    assert data(await agent.get(SPACE, "k")) == b"1"
+
+
+async def test_what_was_read_before_the_cut_stays_good(local: LocalServer, agent: Agent) -> None:
+    await agent.put(SPACE, "k", 1)
+    await agent.put(SPACE, "plan/1", 1)
+    mind = Mind(agent)
+    await mind.get(SPACE, "k")
+    await mind.page(SPACE, "plan/")
+    await mind.get(SPACE, "absent")
+    await local.crash()
+    mind.agent = agent = Agent(local.api, agent.actor)
+    await mind.commit(SPACE, put("k", 2), put("plan/2", 1))
+    await mind.commit(SPACE, put("absent", 1))
+    await agent.put(SPACE, "plan/3", 1)
+    with refusal(Reason.STALE_READ_SET):
+        await mind.commit(SPACE, put("k", 3))
+
+
+async def test_a_read_set_does_not_outlive_its_namespace(local: LocalServer, mind: Mind, peer: Agent) -> None:
+    for space in (SPACE, ELSEWHERE):
+        await peer.put(space, "k", 1)
+        await mind.get(space, "k")
+        await mind.page(space, "plan/")
+    await local.api.delete_namespace(ELSEWHERE)
+    for call in (
+        lambda: mind.commit(SPACE, put("d", 1), allow_checked=True),
+        lambda: mind.commit(ELSEWHERE, put("d", 1), allow_checked=True),
+        lambda: mind.refresh(),
+    ):
+        with refusal(Reason.NAMESPACE_DELETED) as error:
+            await call()
+        assert error.metadata["namespace"] == ELSEWHERE
+    await mind.commit(SPACE, put("d", 1), guards=[guard("", SPACE)])
+    await peer.ensure(ELSEWHERE)
+    for space in (SPACE, ELSEWHERE):
+        with refusal(Reason.STALE_READ_SET) as error:
+            await mind.commit(space, put("e", 1), allow_checked=True)
+        assert "k" in {entry.name for entry in error.stale().stale}
+        assert {entry.namespace for entry in error.stale().stale} == {ELSEWHERE}
+    await mind.refresh()
+    await mind.commit(ELSEWHERE, put("k", 1), allow_checked=True)
+
+
+async def test_a_compacted_log_names_nobody_but_refuses_all_the_same(
+    local: LocalServer, mind: Mind, peer: Agent
+) -> None:
+    await peer.put(SPACE, "k", 1)
+    await mind.get(SPACE, "k")
+    moved = await peer.put(SPACE, "k", 2, blind=True)
+    await peer.put(SPACE, "other", 1)
+    await peer.ensure(SPACE, types.NamespacePolicy(log_revisions_max=1))
+    await local.sweep()
+    with refusal(Reason.STALE_READ_SET) as error:
+        await mind.commit(SPACE, put("d", 1))
+    (entry,) = error.stale().stale
+    assert (entry.now, list(entry.changes)) == (moved.revision, [])
+    assert "'k'" in error.message
+
+
+async def test_a_log_that_is_compacted_while_it_is_searched(local: LocalServer, mind: Mind, peer: Agent) -> None:
+    await peer.put(SPACE, "k", 1)
+    await mind.get(SPACE, "k")
+    await peer.put(SPACE, "k", 2, blind=True)
+    last = await peer.put(SPACE, "k", 3, blind=True)
+
+    async def compact() -> None:
+        await peer.ensure(SPACE, types.NamespacePolicy(log_revisions_max=1))
+        await local.sweep()
+
+    meddle(local, once(compact), "changes")
+    with refusal(Reason.STALE_READ_SET) as error:
+        await mind.commit(SPACE, put("d", 1))
+    assert names_of(error.stale().stale) == {"k": [("k", peer.name, last.revision)]}
+
+
+async def test_many_changes_are_told_from_the_newest_on(local: LocalServer, mind: Mind, peer: Agent) -> None:
+    await mind.page(SPACE, "plan/")
+    made = [await peer.put(SPACE, f"plan/{number:04}", 1) for number in range(2_100)]
+    with refusal(Reason.STALE_READ_SET) as error:
+        await mind.commit(SPACE, put("d", 1))
+    changes = error.stale().stale[0].changes
+    assert [c.revision for c in changes] == [m.revision for m in reversed(made[-16:])]
+
+
+# -- bounds -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("letter", ["k", "鍵", "🔑"])
+async def test_a_decision_that_is_stale_everywhere_still_gives_a_readable_error(
+    local: LocalServer, mind: Mind, letter: str
+) -> None:
+    peer = await local.api.agent("書" * 40)
+    space = "shared/" + "智" * 80
+    keys = [f"{number:03}/" + letter * (500 // len(letter.encode())) for number in range(100)]
+    await mind.batch_get(space, *keys[:40])
+    await mind.page(space)
+    for _ in range(2):
+        for start in range(0, 100, 50):
+            operations = [put(key, 1, blind=True) for key in keys[start : start + 50]]
+            await peer.transact(space, *operations)
+    with refusal(Reason.STALE_READ_SET) as error:
+        await mind.commit(space, put("d", 1))
+    stale = error.stale().stale
+    assert len(stale) >= 3, "as much as fits"
+    assert [entry.name for entry in stale] == keys[: len(stale)]
+    # In a reply there is room for all of them.
+    await mind.commit(space, put("d", 1), warn=True)
+    assert len(mind.told.stale) == 41
+    assert sum(len(entry.changes) for entry in mind.told.stale) >= 40 * 2 + 16
+
+
+async def test_a_short_staleness_is_told_whole(local: LocalServer, mind: Mind, peer: Agent) -> None:
+    keys = [f"k{number}" for number in range(20)]
+    await mind.batch_get(SPACE, *keys)
+    await peer.transact(SPACE, *(put(key, 1) for key in keys))
+    with refusal(Reason.STALE_READ_SET) as error:
+        await mind.commit(SPACE, put("d", 1))
+    stale = error.stale().stale
+    assert [entry.name for entry in stale] == keys[:16]
+    assert all(len(entry.changes) == 1 for entry in stale)
+    assert "and 19 more" in error.message
+
+
+async def test_a_read_set_has_its_limits(local: LocalServer, mind: Mind) -> None:
+    for number in range(8):
+        await mind.get(f"shared/{number}", "k")
+    with refusal(Reason.VALUE_TOO_LARGE) as error:
+        await mind.get("shared/8", "k")
+    assert (error.limit().field, error.limit().actual, error.limit().limit) == ("read_set_token", 9, 8)
+    wide = Mind(mind.agent)
+    for start in range(0, 1024, 256):
+        await wide.batch_get(SPACE, *(f"k{number}" for number in range(start, start + 256)))
+    with refusal(Reason.VALUE_TOO_LARGE) as error:
+        await wide.get(SPACE, "one more")
+    assert error.limit().limit == 1024
+    # It can still be used.
+    await wide.commit(SPACE, put("k0", 1), delete("k1"))
+    long = Mind(mind.agent)
+    with refusal(Reason.VALUE_TOO_LARGE) as error:
+        await long.batch_get(SPACE, *(f"{number}" + "k" * 500 for number in range(150)))
+    assert error.limit().limit == 65_536
+
+
+def forged(space: str = SPACE, revision: int = 0, **keys: int) -> bytes:
+    seen = {key: KeySeen(version) for key, version in keys.items()}
+    return encode_read_set(ReadSet({space: NamespaceSeen(revision, seen)}))
+
+
+async def test_a_forged_token_authorises_nothing_and_reaches_nothing(
+    local: LocalServer, mind: Mind, peer: Agent
+) -> None:
+    made = await peer.put(SPACE, "k", 1)
+    for token in (forged(k=made.revision + 1), forged(revision=made.revision + 1)):
+        with refusal(Reason.FUTURE_REVISION) as error:
+            await Mind(mind.agent, token).commit(SPACE, put("d", 1))
+        assert error.metadata["namespace"] == SPACE
+    stamped = {("plan/", CHANGED): CollectionSeen(made.revision + 1)}
+    token = encode_read_set(ReadSet({SPACE: NamespaceSeen(0, {}, stamped)}))
+    with refusal(Reason.FUTURE_REVISION):
+        await Mind(mind.agent, token).commit(SPACE, put("d", 1))
+    # A version that was guessed lets its owner write what any expected version would.
+    await Mind(mind.agent, forged(k=made.version)).commit(SPACE, put("k", 2))
+    internal = encode_read_set(ReadSet({SPACE: NamespaceSeen(0, {"\0conflicts/": KeySeen(0)})}))
+    newer = seal(TokenKind.READ_SET, b"\xff" * 40)
+    for token in (internal, newer, b"token", encode_read_set(NOTHING_READ)[:-1]):
+        with refusal(Reason.INVALID_FIELD) as error:
+            await Mind(mind.agent, token).commit(SPACE, put("d", 1))
+        assert "call.read_set_token" in error.message
