@@ -164,6 +164,15 @@ async def test_to_decide_on_nothing_is_a_decision(server: ScriptedServer, client
     assert not server.requests["Commit"]
 
 
+@pytest.mark.parametrize(
+    ("writes", "problem"),
+    [(Put("k", 1), "expected several writes, got one Put"), ([[Put("k", 1)]], "operations: list is no operation")],
+)
+async def test_what_is_no_decision_is_said(client: Client, writes: Any, problem: str) -> None:
+    with pytest.raises(InvalidArgument, match=problem):
+        await client.shared("x").decide(lambda view: writes)
+
+
 async def test_one_limit_covers_all_thinking(server: ScriptedServer) -> None:
     """The clock stands still for the calls and moves while it is thought."""
     time = ManualTime()

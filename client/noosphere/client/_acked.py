@@ -34,31 +34,39 @@ class AckedCommit:
     """One acknowledged call.
 
     Attributes:
-        namespace: the namespace.
+        request: what was sent; without its content if that was too large to keep.
+        kept: whether the content was kept.
         revision: the commit's revision.
         request_id: the call's id.
-        wrote: what it did to which keys, in the order of the request.
-        request: what was sent; None if that was too large to keep.
         acked_at: when it was acknowledged, in seconds of the client's clock.
         lost: the lost range that holds the revision; None as long as nobody has said that it is lost.
         again: how it is being written again, once that was tried, as long as the outcome is unknown.
         done: the revision at which it was written again, 0 if there was nothing left to do; None before.
     """
 
-    namespace: str
+    request: Sent
+    kept: bool
     revision: int
     request_id: str
-    wrote: tuple[tuple[str, WriteKind], ...]
-    request: Sent | None
     acked_at: float
     lost: LostRange | None = None
     again: Again | None = None
     done: int | None = None
 
     @property
+    def namespace(self) -> str:
+        """The namespace."""
+        return self.request.namespace
+
+    @property
     def parts(self) -> tuple[Part, ...]:
         """The writes as they were sent; empty if they are not kept, or cannot be sent again (a completed task)."""
-        return () if self.request is None else tuple(_parts(self.request))
+        return tuple(_parts(self.request)) if self.kept else ()
+
+    @property
+    def wrote(self) -> tuple[tuple[str, WriteKind], ...]:
+        """What it did to which keys, in the order of the request."""
+        return tuple(_wrote(self.request))
 
     @property
     def writes(self) -> tuple[AckedWrite, ...]:
@@ -150,12 +158,14 @@ class AckedWrites:
         """
         if not revision or (replayed and self._knows(request.namespace, revision)):
             return
-        wrote = tuple(_wrote(request))
-        kept = request if request.ByteSize() <= BYTES_PER_WRITE_MAX * len(wrote) else None
-        self._commits.append(AckedCommit(request.namespace, revision, request_id, wrote, kept, now))
-        self._writes += len(wrote)
+        count = _count(request)
+        kept = request.ByteSize() <= BYTES_PER_WRITE_MAX * count
+        if not kept:
+            request = _without_content(request)
+        self._commits.append(AckedCommit(request, kept, revision, request_id, now))
+        self._writes += count
         while self._writes > WRITES_MAX:
-            self.drop(self._commits[0])
+            self._writes -= _count(self._commits.popleft().request)
 
     def _knows(self, namespace: str, revision: int) -> bool:
         return any((commit.namespace, commit.revision) == (namespace, revision) for commit in self._commits)
@@ -173,7 +183,27 @@ class AckedWrites:
         """Forgets a call."""
         if commit in self._commits:
             self._commits.remove(commit)
-            self._writes -= len(commit.wrote)
+            self._writes -= _count(commit.request)
+
+
+def _count(request: Sent) -> int:
+    return len(request.operations) if isinstance(request, (ms.TransactRequest, ms.CommitRequest)) else 1
+
+
+def _without_content(request: Sent) -> Sent:
+    """Returns a small request that wrote to the same keys."""
+    operations: list[ms.Operation] = []
+    for key, kind in _wrote(request):
+        match kind:
+            case "put":
+                operations.append(ms.Operation(put=ms.PutOperation(key=key)))
+            case "delete":
+                operations.append(ms.Operation(delete=ms.DeleteOperation(key=key)))
+            case "merge":
+                operations.append(ms.Operation(merge=ms.MergeOperation(key=key)))
+            case "complete":
+                return ms.CompleteRequest(namespace=request.namespace, key=key)
+    return ms.TransactRequest(namespace=request.namespace, operations=operations)
 
 
 def _wrote(request: Sent) -> Iterator[tuple[str, WriteKind]]:

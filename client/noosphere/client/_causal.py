@@ -40,6 +40,10 @@ _LEVELS: dict[Consistency, pb.ReadConsistency.ValueType] = {
 }
 
 
+_ORDERED_FROM = 32
+"""With fewer entries their order does not matter yet: none is about to be dropped."""
+
+
 class Demand(NamedTuple):
     """What a read asks for.
 
@@ -58,19 +62,27 @@ class Demand(NamedTuple):
 
 
 class CausalState:
-    """What one client has seen: at most 64 entries. Not thread-safe."""
+    """What one client has seen: at most 64 entries. Changed on the client's event loop only.
+
+    Almost every answer moves one entry on within its epoch. That is done in place; whatever else happens is
+    decided by the pure rules, on the token.
+    """
 
     def __init__(self) -> None:
-        self._token = NOTHING_SEEN
+        self._newest: dict[str, int] = {}
+        self._rest = NOTHING_SEEN
 
     @property
     def token(self) -> CausalToken:
         """What has been seen, to be told to others."""
-        return self._token
+        return self._rest._replace(revisions=dict(self._newest))
 
     def needed(self, namespace: str) -> int | None:
         """Returns the revision that a cache must have applied to answer a causal read; None: ask the server."""
-        return self._token.needed(namespace)
+        newest = self._newest.get(namespace)
+        if newest is None or namespace in self._rest.earlier:
+            return self.token.needed(namespace)
+        return newest
 
     def saw(self, namespace: str, revision: int, *, linearizable: bool = False) -> None:
         """Takes note of a revision that a server or cache has shown.
@@ -81,21 +93,23 @@ class CausalState:
             linearizable: whether the answer reflects all that was acknowledged before. Only then it stands for
                 what was once seen of a namespace and dropped.
         """
-        token = self._token
-        held = token.revisions.get(namespace)
+        held = self._newest.get(namespace)
         if held is None:
-            if linearizable or not token.incomplete:
-                self._token = token.seen(namespace, revision)
+            if linearizable or not self._rest.incomplete:
+                self._become(self.token.seen(namespace, revision))
         elif revision > held:
-            if epoch_of(revision) == epoch_of(held) and namespace not in token.earlier:
-                self._token = token.seen(namespace, revision)
+            same_epoch = epoch_of(revision) == epoch_of(held)
+            if same_epoch and len(self._newest) < _ORDERED_FROM:
+                self._newest[namespace] = revision
+            elif same_epoch and namespace not in self._rest.earlier:
+                self._become(self.token.seen(namespace, revision))
             else:
-                # Nobody has presented what was seen in the earlier epoch: whether it survived is not known.
-                self._token = merge_tokens((token, CausalToken({namespace: revision})))
+                # Of what was seen in an earlier epoch nobody knows whether it survived: the merge keeps it.
+                self._become(merge_tokens((self.token, CausalToken({namespace: revision}))))
 
     def take(self, token: CausalToken) -> None:
         """Takes note of what somebody else has seen, once a server has accepted every entry of it."""
-        self._token = merge_tokens((self._token, token._replace(earlier={})))
+        self._become(merge_tokens((self.token, token._replace(earlier={}))))
 
     def demand(self, consistency: Consistency, namespace: str) -> Demand:
         """Returns what a read of ``namespace`` asks for.
@@ -106,30 +120,37 @@ class CausalState:
         level = _LEVELS[checked_consistency(consistency)]
         if consistency != "causal":
             return Demand(level)
-        needed = self._token.needed(namespace)
+        needed = self.needed(namespace)
         if needed is None:
             level = pb.READ_CONSISTENCY_LINEARIZABLE
-        return Demand(level, entries_of(self._token, namespace))
+        return Demand(level, entries_of(self.token, namespace))
 
     def accepted(self, namespace: str, demand: Demand, head: int) -> None:
         """Takes note that a server has answered a demand, at ``head``: nothing that it presented was lost."""
         if demand.presented is None:
             return
         presented = frozenset(demand.presented.named(namespace))
-        newest = self._token.revisions.get(namespace, 0)
+        newest = self._newest.get(namespace, 0)
         # The answer's own head has been taken note of meanwhile, perhaps a later one of the same epoch: those were
         # not presented, and need not be. What was seen in another epoch and not presented is still open.
-        unpresented = {*self._token.earlier.get(namespace, ()), newest} - presented
+        unpresented = {*self._rest.earlier.get(namespace, ()), newest} - presented
         if all(epoch_of(revision) == epoch_of(head) for revision in unpresented):
-            self._token = self._token.seen(namespace, head)
+            self._become(self.token.seen(namespace, head))
 
     def forget(self, namespace: str, lost: LostRange) -> None:
         """Drops what is known of a namespace as far as it lies in a lost range."""
-        named = tuple(self._token.named(namespace))
+        token = self.token
+        named = tuple(token.named(namespace))
         survived = [revision for revision in named if not lost.after < revision <= lost.through]
         if len(survived) < len(named):
-            token = self._token.without(namespace)
-            self._token = merge_tokens((token, *(CausalToken({namespace: revision}) for revision in survived)))
+            left = [CausalToken({namespace: revision}) for revision in survived]
+            self._become(merge_tokens((token.without(namespace), *left)))
+
+    def _become(self, token: CausalToken) -> None:
+        # In this order, and a new dictionary: a near cache is also read by other threads, which must not take
+        # the first revision of a new epoch for one that stands for all before it.
+        self._rest = token
+        self._newest = dict(token.revisions)
 
 
 def checked_consistency(consistency: Consistency) -> Consistency:

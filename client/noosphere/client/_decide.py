@@ -27,6 +27,8 @@ async def decide(space: Space, think: Think, terms: Terms, attempts: int, timeou
     for attempt in range(1, attempts + 1):
         async with View(space, Readings(), terms, notes) as view:
             wanted: Writes = await budget.run(think, view)
+            if wanted is not None and not isinstance(wanted, Iterable):
+                raise InvalidArgument(f"think: expected several writes, got one {type(wanted).__name__}")
             writes = tuple(wanted or ())
             if not writes:
                 # Nothing is written, so nothing is written on stale grounds.

@@ -232,7 +232,11 @@ def lower_merge(namespace: str, operation: MergeOperation) -> ms.MergeOperation:
 
 
 def lower(namespace: str, operation: Operation) -> tuple[ms.Operation, Codec[Any], Payload | None]:
-    """Returns an operation as sent, with the codec and value that a conflict about it shows."""
+    """Returns an operation as sent, with the codec and value that a conflict about it shows.
+
+    Raises:
+        InvalidArgument: it is none, or it is malformed.
+    """
     match operation:
         case Put():
             codec: Codec[Any] = codec_for(operation.model)
@@ -240,8 +244,10 @@ def lower(namespace: str, operation: Operation) -> tuple[ms.Operation, Codec[Any
             return ms.Operation(put=put), codec, payload
         case Delete():
             return ms.Operation(delete=lower_delete(namespace, operation)), codec_for(None), None
-        case _:
+        case Increment() | SetUpdate() | KeepMax() | KeepMin() | MapUpdate() | LogAppend():
             return ms.Operation(merge=lower_merge(namespace, operation)), codec_for(None), None
+        case _:
+            raise InvalidArgument(f"operations: {type(operation).__name__} is no operation")
 
 
 def _several(field_name: str, values: Iterable[Any]) -> Iterable[Any]:
