@@ -37,6 +37,11 @@ BATCH_BYTES_MAX = 1024 * 1024 - 16 * 1024
 CALL_BYTES_MAX = 256 * 1024
 """A call larger than this goes unary: it gains nothing, and one that is refused whole must not take others along."""
 IN_FLIGHT_MAX = 1024
+WORTHWHILE_CALLS = 32
+BUSY_CALLS = 16
+GATHER_SECONDS = 0.001
+"""While so many calls are under way, batches leave at most so often: many callers fall into step again, whom
+answers in small groups have scattered, and a message costs as much as ten calls."""
 TICKS_PER_SECOND = 64
 """Deadlines are told to the server in these steps, rounded up; ours are exact."""
 
@@ -196,9 +201,9 @@ class Pipeline:
         return batch, taken
 
     @property
-    def waiting(self) -> bool:
-        """Whether calls wait to be sent."""
-        return bool(self._queue)
+    def waiting(self) -> int:
+        """How many calls wait to be sent."""
+        return len(self._queue)
 
     def retire(self, stream: _Stream) -> None:
         """Sends nothing more on a stream that is about to end; what waits takes another one."""
@@ -273,6 +278,7 @@ class _Stream:
 
     async def _send(self) -> None:
         loop = asyncio.get_running_loop()
+        sent_at = -math.inf
         # The reader tells how the stream ended; a write that fails knows no more.
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
             while not self._retired:
@@ -281,9 +287,15 @@ class _Stream:
                     self._wake = loop.create_future()
                     await self._wake
                     continue
+                if len(self.pending) >= BUSY_CALLS and self._pipeline.waiting < WORTHWHILE_CALLS:
+                    early = sent_at + GATHER_SECONDS - loop.time()
+                    if early > 0:
+                        await asyncio.sleep(early)
+                        continue
                 batch, taken = self._pipeline.take(room)
                 if taken:
                     self.pending.update(taken)
+                    sent_at = loop.time()
                     await self._call.write(batch)
             await self._call.done_writing()
 

@@ -46,6 +46,10 @@ TIMEOUT_MS_DEFAULT = 60_000
 TIMEOUT_MS_MAX = 24 * 3600 * 1000
 TURN_SECONDS = 0.001
 """After so long without waiting for anything, a stream lets others have their turn."""
+WORTHWHILE_ANSWERS = 32
+BUSY_CALLS = 16
+GATHER_SECONDS = 0.001
+"""While so many calls are under way, answers leave at most so often: a message costs as much as ten calls."""
 LINGER_SECONDS = 1.0
 """How long a stream that was told of the shutdown is still read if its caller does not end it."""
 
@@ -75,6 +79,7 @@ class PipelineStream:
         self._timer_due = math.inf
         self._reading = True
         self._inside_batch = False
+        self._resting = False
         self._lingers = True
         self._failure: Exception | None = None
 
@@ -90,11 +95,15 @@ class PipelineStream:
         reader = asyncio.create_task(self._read(requests), name="noosphere-pipeline-reader")
         unsubscribe = self._signals.on_drain(self._wake.set)
         linger: asyncio.TimerHandle | None = None
+        sent_at = -math.inf
         try:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                while self._messages:
+                if len(self._under_way) >= BUSY_CALLS and (early := sent_at + GATHER_SECONDS - self._loop.time()) > 0:
+                    await asyncio.sleep(early)
+                while self._messages and not self._resting:
+                    sent_at = self._loop.time()
                     message, size = self._messages.popleft()
                     yield message
                     self._unsent -= len(message.replies)
@@ -140,8 +149,13 @@ class PipelineStream:
                         await self._room.wait()
                     self._begin(call)
                     if self._loop.time() > turn_ends:
-                        self._wake.set()
+                        # Enough answers leave, so that the caller works on them while we go on; a few wait for the
+                        # rest of the batch: callers who are answered together call together again.
+                        self._resting = self._unsent < WORTHWHILE_ANSWERS
+                        if not self._resting:
+                            self._wake.set()
                         await asyncio.sleep(0)
+                        self._resting = False
                         turn_ends = self._loop.time() + TURN_SECONDS
                 self._inside_batch = False
                 self._wake.set()
