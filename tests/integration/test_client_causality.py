@@ -19,6 +19,7 @@ from noosphere.client import (
     Increment,
     Namespace,
     NamespacePolicy,
+    Operation,
     PreconditionRequired,
     Put,
     Record,
@@ -28,7 +29,6 @@ from noosphere.client import (
     new_request_id,
 )
 from noosphere.client._causal import from_text, to_text
-from noosphere.client._operations import Operation
 from noosphere.v1 import admin_service_pb2 as admin
 from noosphere.v1.admin_service_pb2_grpc import AdminServiceStub
 

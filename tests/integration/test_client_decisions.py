@@ -19,6 +19,7 @@ from noosphere.client import (
     Increment,
     LogAppend,
     Namespace,
+    Operation,
     PreconditionRequired,
     Put,
     StaleRead,
@@ -27,7 +28,6 @@ from noosphere.client import (
     View,
     new_request_id,
 )
-from noosphere.client._operations import Operation
 
 THINKERS = 8
 

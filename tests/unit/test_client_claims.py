@@ -139,13 +139,14 @@ async def work_until_cancelled(board: Board[Any], time: ManualTime, *, obey: boo
                 raise
 
 
+@pytest.mark.parametrize("reason", ["CLAIM_LOST", "ACKED_WRITES_LOST"])
 @pytest.mark.parametrize("obey", [True, False])
 async def test_a_lost_claim_cancels_the_body(
-    server: ScriptedServer, board: Board[Any], time: ManualTime, obey: bool
+    server: ScriptedServer, board: Board[Any], time: ManualTime, obey: bool, reason: str
 ) -> None:
     """Also a body that ignores its cancellation learns on leaving that the task is no longer its own."""
     server.script("ClaimNext", claimed())
-    server.script("Renew", Fault(reason="CLAIM_LOST"))
+    server.script("Renew", Fault(reason=reason))
     with pytest.raises(ClaimLost) as caught:
         await work_until_cancelled(board, time, obey=obey)
     assert caught.value.reason == "CLAIM_LOST"

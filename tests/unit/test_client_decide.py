@@ -23,6 +23,7 @@ from noosphere.client import (
     DeadlineExceeded,
     InvalidArgument,
     NoosphereError,
+    Operation,
     Put,
     StaleRead,
     TransactionFailed,
@@ -30,7 +31,6 @@ from noosphere.client import (
     View,
     connect,
 )
-from noosphere.client._operations import Operation
 from noosphere.consistency import NOTHING_READ, KeySeen, encode_read_set
 from noosphere.v1 import errors_pb2
 from noosphere.v1 import memory_service_pb2 as ms

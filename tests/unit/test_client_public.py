@@ -66,6 +66,7 @@ ALL = [
     "NotFound",
     "NotKept",
     "Notes",
+    "Operation",
     "Order",
     "OutOfRange",
     "Outcome",

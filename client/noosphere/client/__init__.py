@@ -90,6 +90,7 @@ from ._operations import (
     KeepMin,
     LogAppend,
     MapUpdate,
+    Operation,
     Put,
     SetUpdate,
 )
@@ -161,6 +162,7 @@ __all__ = [
     "NotFound",
     "NotKept",
     "Notes",
+    "Operation",
     "Order",
     "OutOfRange",
     "Outcome",

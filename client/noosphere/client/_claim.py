@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from noosphere.consistency import Scalar
 from noosphere.v1 import memory_service_pb2 as ms
 
-from ._errors import ClaimLost, InvalidArgument, NoosphereError
+from ._errors import AckedWritesLost, ClaimLost, InvalidArgument, NoosphereError
 from ._record import Record
 from ._sequence import RequestTicket, explicit
 from ._space import Space
@@ -177,6 +177,9 @@ class Claim(Generic[T]):
         except ClaimLost as lost:
             self._end(lost)
             raise
+        except AckedWritesLost as lost:
+            self._end(ClaimLost(f"the claim on {self.key!r} is among what was lost: {lost.message}"))
+            raise
 
     def _completion_ticket(self, payload: Payload | None) -> RequestTicket:
         # A completion whose outcome is unknown keeps its id, so completing again is answered by the
@@ -326,6 +329,10 @@ class ClaimScope(Generic[T]):
                     next_at = claim._ends_at - 2 * pause
                 except ClaimLost as lost:
                     self._doubt(claim, lost)
+                    return
+                except AckedWritesLost:
+                    assert claim._lost is not None
+                    self._doubt(claim, claim._lost)
                     return
                 except NoosphereError as error:
                     LOG.debug("could not renew the claim on %r: %s", claim.key, error)
