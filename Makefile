@@ -32,7 +32,7 @@ demo: setup ## Eight agents on one job, compared with the serial result (DEMO_AR
 	$(BIN)/noosphere demo $(DEMO_ARGS)
 
 test: setup ## Run the tests (PYTEST_ARGS="-k name")
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest -n 2 $(PYTEST_ARGS)
 
 check: setup ## Everything that needs no running: style, types, layers, contract, generated files
 	$(BIN)/ruff check .
