@@ -7,12 +7,15 @@ from pathlib import Path
 
 import grpc
 import pytest
+from tests.support import threaded
 from tests.support.engine import LocalServer, local_server
 from tests.support.pipelined import pipelined
 from tests.support.process import ServerProcess
-from tests.support.threaded import sync_transport
+from tests.support.threaded import Connect, sync_transport
 from tests.support.transport import SocketTransport
 from tests.support.worlds import LocalWorld, SocketWorld, World
+
+import noosphere.client
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +32,12 @@ async def local(tmp_path: Path) -> AsyncIterator[LocalServer]:
     """A server in this process whose clock and crashes the test controls."""
     async with local_server(tmp_path) as server:
         yield server
+
+
+@pytest.fixture(params=["async client", "sync client"])
+def connect(request: pytest.FixtureRequest) -> Connect:
+    """Connects a client: the async one, or the sync one that is called from threads."""
+    return noosphere.client.connect if request.param == "async client" else threaded.connect
 
 
 @pytest.fixture(params=["in process", "over a socket", "through a pipeline", "through a sync client"])

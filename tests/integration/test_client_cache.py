@@ -9,22 +9,26 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.api import put
+from tests.support.engine import LocalServer
 from tests.support.process import ServerProcess
+from tests.support.watching import watching
+from tests.support.threaded import Connect
 
-from noosphere.client import Client, Conflict, Namespace, NearCache, NotCached, Put, connect, new_request_id
+from noosphere.client import Client, Conflict, Namespace, NearCache, NotCached, Put, new_request_id
 
 KEYS = [f"k{n}" for n in range(12)]
 WRITES = 600
 
 
 @pytest.fixture
-async def writer(binary: ServerProcess) -> AsyncIterator[Client]:
+async def writer(binary: ServerProcess, connect: Connect) -> AsyncIterator[Client]:
     async with connect(binary.address, timeout=60) as client:
         yield client
 
 
 @pytest.fixture
-async def reader(binary: ServerProcess) -> AsyncIterator[Client]:
+async def reader(binary: ServerProcess, connect: Connect) -> AsyncIterator[Client]:
     async with connect(binary.address, timeout=60) as client:
         yield client
 
@@ -187,7 +191,7 @@ async def test_two_tasks_cannot_use_what_the_other_read(reader: Client, name: st
         await cache.caught_up()
         slow, fast = cache.get("plan"), cache.get("plan")
         assert slow is not None
-        assert fast is slow
+        assert fast == slow
         await fast.replace("fast")
         await cache.caught_up()
         with pytest.raises(Conflict):
@@ -228,6 +232,24 @@ async def test_a_large_namespace_is_cached_whole_while_it_changes(writer: Client
         await churning
 
 
+async def test_a_snapshot_vouches_for_no_change_that_is_still_to_come(local: LocalServer) -> None:
+    """Between two of its pages a key of each is written; the one that the second page shows is not told again."""
+    agent = await local.api.agent("a")
+    for start in range(0, 300, 50):
+        await agent.transact("shared/s", *(put(f"r/{n:03}", n) for n in range(start, start + 50)))
+    async with watching(agent, "shared/s", snapshot=True) as watch:
+        first = await watch.message()
+        assert not first.snapshot.last
+        shown = await agent.put("shared/s", "r/299", 1, blind=True)
+        to_come = await agent.put("shared/s", "r/000", 1, blind=True)
+        second = await watch.message()
+        assert second.snapshot.last
+        assert second.snapshot.records[-1].version == shown.revision
+        message = await watch.message()
+        assert message.WhichOneof("event") == "changes"
+        assert message.changes.revision == to_come.revision
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
     process = ServerProcess(tmp_path / "data")
@@ -239,7 +261,7 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 
 @pytest.mark.parametrize("end", ["terminate", "kill"])
-async def test_a_cache_goes_on_after_a_restart(server: ServerProcess, end: str) -> None:
+async def test_a_cache_goes_on_after_a_restart(server: ServerProcess, connect: Connect, end: str) -> None:
     """Cut off it answers no causal read; afterwards it has whatever was written meanwhile."""
     async with connect(server.address, agent="reader", timeout=60) as reader:
         space: Namespace = reader.shared("s")

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 from tests.support.process import ServerProcess
+from tests.support.threaded import Connect
 
 import noosphere.testing
 from noosphere.client import (
@@ -25,7 +26,6 @@ from noosphere.client import (
     Record,
     StaleRead,
     View,
-    connect,
     new_request_id,
 )
 from noosphere.client._causal import from_text, to_text
@@ -34,7 +34,7 @@ from noosphere.v1.admin_service_pb2_grpc import AdminServiceStub
 
 
 @pytest.fixture
-async def agents(binary: ServerProcess) -> AsyncIterator[Sequence[Client]]:
+async def agents(binary: ServerProcess, connect: Connect) -> AsyncIterator[Sequence[Client]]:
     """Three agents, each with its own connection."""
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(connect(binary.address, timeout=60)) for _ in range(3)]

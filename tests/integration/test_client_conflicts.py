@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 import pytest
 from pydantic import BaseModel
 from tests.support.process import ServerProcess
+from tests.support.threaded import Connect
 
 import noosphere.testing
 from noosphere.client import (
@@ -22,7 +23,6 @@ from noosphere.client import (
     NoConflict,
     SiblingConflict,
     UnresolvedSiblings,
-    connect,
     new_request_id,
 )
 
@@ -37,7 +37,7 @@ class Plan(BaseModel):
 
 
 @pytest.fixture
-async def agents(binary: ServerProcess) -> AsyncIterator[Sequence[Client]]:
+async def agents(binary: ServerProcess, connect: Connect) -> AsyncIterator[Sequence[Client]]:
     """Eight agents, each with its own connection."""
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(connect(binary.address, timeout=60)) for _ in range(THINKERS)]

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.support.process import ServerProcess
+from tests.support.threaded import Connect
 
 from noosphere.client import (
     Client,
@@ -20,7 +21,6 @@ from noosphere.client import (
     Put,
     TransactionFailed,
     VersionMismatch,
-    connect,
     new_request_id,
 )
 
@@ -28,7 +28,7 @@ CALLERS = 64
 
 
 @pytest.fixture(params=[True, False], ids=["coalesced", "unary"])
-async def client(binary: ServerProcess, request: pytest.FixtureRequest) -> AsyncIterator[Client]:
+async def client(binary: ServerProcess, connect: Connect, request: pytest.FixtureRequest) -> AsyncIterator[Client]:
     async with connect(binary.address, timeout=60, coalesce=request.param) as connected:
         yield connected
 
@@ -125,7 +125,7 @@ async def test_a_waiting_claim_holds_up_nobody(space: Namespace) -> None:
     assert await waiting
 
 
-async def test_large_answers_come_whole(binary: ServerProcess) -> None:
+async def test_large_answers_come_whole(binary: ServerProcess, connect: Connect) -> None:
     """What is too large for the stream is asked for again by itself, and no other caller notices."""
     async with connect(binary.address, timeout=60) as client:
         space = client.shared(f"large/{new_request_id()}")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Any, cast
 
@@ -23,6 +23,9 @@ from tests.support.transport import CALL_SECONDS_MAX, Response, Stream
 import noosphere.client as aio
 import noosphere.client.sync as sync
 from noosphere.client.sync._twin import Twin
+
+Connect = Callable[..., AbstractAsyncContextManager[aio.Client]]
+"""``noosphere.client.connect``, or :func:`connect`."""
 
 THREADS_MAX = 2_048
 _END = object()
@@ -125,6 +128,12 @@ class Face:
         if (item := await self._threads.call(next, self._twin, _END)) is _END:
             raise StopAsyncIteration
         return item
+
+    def __bool__(self) -> bool:
+        return bool(self._twin)
+
+    def __len__(self) -> int:
+        return len(cast("Any", self._twin))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Face) and self._twin == other._twin
