@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tests.support.api import Agent, Scalar, scalars, span
+from tests.support.api import SEEN_NOTHING, Agent, Scalar, scalars, span
 
 from noosphere.consistency import CausalToken, ReadSet, decode_causal, decode_read_set
 from noosphere.v1 import memory_service_pb2 as pb
@@ -157,6 +157,18 @@ async def conflicts(agent: Agent, space: str, collection: str = "", page_size: i
         token = response.next_page_token
         if not token:
             return found
+
+
+async def collide(space: str, key: str, *agents: Agent) -> types.Record:
+    """Has each agent write the key without having seen the others; returns what is there then."""
+    for number, agent in enumerate(agents, 1):
+        await agent.put(space, key, number, context=SEEN_NOTHING)
+    return await agents[0].get(space, key)
+
+
+async def queue(agent: Agent, space: str, collection: str = "", page_size: int = 0) -> list[str]:
+    """Reads which keys wait in a conflict queue."""
+    return [c.record.key for c in await conflicts(agent, space, collection, page_size)]
 
 
 async def resolve(
