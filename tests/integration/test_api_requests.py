@@ -215,6 +215,19 @@ async def test_the_calls_of_an_ended_incarnation_are_forgotten(local: LocalServe
     assert not (await successor.add("shared/s", "n", call=successor.call(sequence=1))).replayed
 
 
+async def test_a_restart_does_not_bring_the_memory_of_an_ended_incarnation_back(local: LocalServer) -> None:
+    agent = await local.api.agent("a")
+    call = agent.call(sequence=1)
+    await agent.add("shared/s", "n", call=call)
+    await local.restart()
+    await local.api.agent("a", takeover=True)
+    await local.crash()
+    ended = Agent(local.api, agent.actor)
+    for delta in (1, 2):
+        with refusal(Reason.STALE_INCARNATION):
+            await ended.add("shared/s", "n", delta, call=call)
+
+
 async def test_an_id_needs_an_actor_for_its_sequence(world: World, agent: Agent) -> None:
     anonymous = types.CallContext()
     anonymous.request_id.sequence.sequence = 1

@@ -166,10 +166,14 @@ def admit_write(
     highest = dict(read.fences)
     stale = next((f.lock for f in fences if f.token < highest.get(f.lock, 0)), None)
     current = core.renew(call) and stale != INCARNATION_LOCK
+    remembered = read.remembered
+    if not current and call.request is not None and not call.request.uuid:
+        # Dropped with its incarnation, even where a restart has brought it back.
+        remembered = None
     return admit(
         state_of(namespace, read.view),
         permitted=may_access(call, namespace),
-        remembered=read.remembered,
+        remembered=remembered,
         fingerprint=meaning,
         presented=revisions,
         incarnation_current=current,
