@@ -248,6 +248,7 @@ async def test_two_losses_are_told_as_one(server: ScriptedServer, client: Client
     with pytest.raises(AckedWritesLost, match="and so were others of 'shared/y'") as caught:
         await client.observe(client.causal_token())
     assert [(write.namespace, write.value) for write in caught.value.own_writes] == [(X, 1), ("shared/y", 2)]
+    assert [error.namespace for error in (caught.value, *caught.value.others)] == [X, "shared/y"]
 
 
 @pytest.mark.parametrize("reason", ["PERMISSION_DENIED", "NAMESPACE_DELETED"])

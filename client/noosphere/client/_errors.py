@@ -318,6 +318,8 @@ class AckedWritesLost(NoosphereError):
         lost_through: every revision above ``lost_after`` up to this one is gone.
         own_writes: which of this client's own writes died, oldest first, as far as the last 256 tell;
             ``client.resubmit(error)`` writes them again.
+        others: what else was lost, in other namespaces, if more than one was asked about. Their own writes
+            are among ``own_writes`` too.
     """
 
     default_reason = "ACKED_WRITES_LOST"
@@ -326,6 +328,7 @@ class AckedWritesLost(NoosphereError):
     lost_after = 0
     lost_through = 0
     own_writes: tuple[AckedWrite, ...] = ()
+    others: tuple[AckedWritesLost, ...] = ()
 
 
 class NotKept(NoosphereError):

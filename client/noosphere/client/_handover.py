@@ -82,4 +82,5 @@ def _joined(losses: list[AckedWritesLost]) -> AckedWritesLost:
     if others:
         first.message += f" (and so were others of {', '.join(repr(loss.namespace) for loss in others)})"
         first.own_writes = tuple(write for loss in losses for write in loss.own_writes)
+        first.others = tuple(others)
     return first

@@ -25,7 +25,6 @@ A program that ends without leaving its blocks closes its clients; it waits a fe
 from noosphere.client import (
     Aborted,
     AckedWrite,
-    AckedWritesLost,
     Action,
     AgentActive,
     Applied,
@@ -99,6 +98,7 @@ from noosphere.client import (
 
 from ._errors import ForkedClient
 from ._generated import (
+    AckedWritesLost,
     Board,
     ChangeEvent,
     Claim,
