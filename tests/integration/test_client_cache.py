@@ -12,8 +12,8 @@ import pytest
 from tests.support.api import put
 from tests.support.engine import LocalServer
 from tests.support.process import ServerProcess
-from tests.support.watching import watching
 from tests.support.threaded import Connect
+from tests.support.watching import watching
 
 from noosphere.client import Client, Conflict, Namespace, NearCache, NotCached, Put, new_request_id
 

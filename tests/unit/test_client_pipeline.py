@@ -140,19 +140,23 @@ async def test_above_the_limit_callers_wait_their_turn_and_nobody_fails(
     server: ScriptedServer, space: Namespace
 ) -> None:
     held: list[ms.PipelineCall] = []
+    most = 0
 
     def hold(batch: ms.PipelineRequest) -> list[ms.PipelineResponse]:
+        """Answers one call a batch once there are so many that whoever keeps the limit can send no more than one."""
+        nonlocal most
         held.extend(batch.calls)
-        assert len(held) <= IN_FLIGHT_MAX
-        if len(held) < IN_FLIGHT_MAX:
-            return []
-        full = [ms.PipelineResponse(replies=[answer(call)]) for call in held]
-        held.clear()
-        server.script("Pipeline", *[answers] * 1000)
-        return full
+        most = max(most, len(held))
+        return [ms.PipelineResponse(replies=[answer(held.pop(0))])] if len(held) >= IN_FLIGHT_MAX else []
 
-    server.script("Pipeline", *[hold] * 4)
+    def release(batch: ms.PipelineRequest) -> ms.PipelineResponse:
+        replies = [answer(call) for call in (*held, *batch.calls)]
+        held.clear()
+        return ms.PipelineResponse(replies=replies)
+
+    server.script("Pipeline", *[hold] * 20, *[release] * 1000)
     await asyncio.gather(*(put(space, n) for n in range(1, IN_FLIGHT_MAX + 300)))
+    assert most == IN_FLIGHT_MAX
     assert len(carried(server)) == IN_FLIGHT_MAX + 299
 
 
@@ -374,6 +378,7 @@ async def test_an_answer_of_another_kind_is_an_error_of_the_server(server: Scrip
     server.script("Pipeline", confused)
     results = await asyncio.gather(put(space, 1), put(space, 2), return_exceptions=True)
     assert isinstance(results[0], ServerError)
+    assert "answered by something else" in results[0].message
     assert results[0].outcome == "unknown"
     assert results[1] is None
 
