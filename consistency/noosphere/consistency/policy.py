@@ -108,8 +108,8 @@ def resolve_policy(namespace: str, entries: Mapping[NamePattern, NamespacePolicy
     """Returns the rules of ``namespace``: its exact entry, else the longest prefix's, else the default."""
     if (found := entries.get(NamePattern(namespace, True))) is not None:
         return found
-    best, policy = -1, DEFAULT_POLICY
-    for pattern, candidate in entries.items():
-        if not pattern.exact and len(pattern.text) > best and namespace.startswith(pattern.text):
-            best, policy = len(pattern.text), candidate
-    return policy
+    # Its prefixes are few; the entries may be thousands, and every namespace is looked up after each change of them.
+    for length in range(len(namespace), -1, -1):
+        if (found := entries.get(NamePattern(namespace[:length], False))) is not None:
+            return found
+    return DEFAULT_POLICY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Never
 
 import pytest
 from hypothesis import given
@@ -114,3 +114,15 @@ def test_an_exact_pattern_is_a_name() -> None:
     NamePattern("shared/a", True).check()
     for text in ("shared/", "shared", "shared/a/", ""):
         refused(Reason.INVALID_FIELD, NamePattern(text, True).check)
+
+
+def test_finding_the_rules_of_a_name_does_not_go_through_all_patterns() -> None:
+    class Unlisted(dict[NamePattern, NamespacePolicy]):
+        def items(self) -> Never:
+            raise AssertionError("thousands of patterns, for each of thousands of namespaces")
+
+        __iter__ = keys = values = items
+
+    other = replace(DEFAULT_POLICY, records_max=1)
+    assert resolve_policy("shared/a/b", Unlisted({NamePattern("shared/a", False): other})) is other
+    assert resolve_policy("shared/b", Unlisted({NamePattern("shared/a", False): other})) is DEFAULT_POLICY
