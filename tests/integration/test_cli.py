@@ -6,6 +6,7 @@ import asyncio
 import os
 import pty
 import select
+import subprocess
 import uuid
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -349,6 +350,35 @@ def test_what_goes_wrong_is_one_clear_line(cli: Cli, arguments: list[str], code:
     done = cli.run(*arguments)
     assert done.code == code
     assert done.error.startswith(line)
+
+
+def test_numbers_beyond_every_revision_and_list(cli: Cli, space: str) -> None:
+    huge = "9" * 30
+    watched, deleted, listed = cli.run_all(
+        ["watch", space, "--after", huge],
+        ["ns", "delete", space, "--yes", "--expected-head", huge],
+        ["history", space, "--limit", huge],
+    )
+    assert (watched.code, watched.error) == (2, f"--after: {huge} is not a revision")
+    assert (deleted.code, deleted.error) == (2, f"--expected-head: {huge} is not a revision")
+    assert (listed.code, listed.text) == (0, "the log has no changes\n")
+
+
+def test_output_that_cannot_be_written_is_one_clear_line(cli: Cli, space: str) -> None:
+    cli.ok("put", space, "k", "1")
+    for form in ((), ("--json",), ("--raw",)):
+        with Path("/dev/full").open("wb") as full:
+            done = subprocess.run(
+                [str(NOOSPHERE), "get", space, "k", *form],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=cli.environment(),
+                timeout=SECONDS_MAX,
+            )
+        assert done.returncode == 4
+        assert "cannot write the output: No space left on device" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_line_stays_a_line_whatever_the_key(cli: Cli, space: str) -> None:

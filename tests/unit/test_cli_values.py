@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 
 from noosphere.server.cli.exits import CliError, ExitCode
 from noosphere.server.cli.output import print_fields, print_table, shorten
-from noosphere.server.cli.values import parse_attributes, parse_duration, parse_json, read_argument
+from noosphere.server.cli.values import (
+    check_revision,
+    parse_attributes,
+    parse_duration,
+    parse_json,
+    read_argument,
+)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +64,21 @@ def test_attributes_are_scalars_or_texts() -> None:
 def test_malformed_attributes_are_refused(pairs: list[str]) -> None:
     with pytest.raises(CliError, match=r"^--attr: "):
         parse_attributes(pairs, "--attr")
+
+
+def test_an_attribute_that_is_no_text_is_refused() -> None:
+    with pytest.raises(CliError, match="is not UTF-8"):
+        parse_attributes(["a=\udcff"], "--attr")
+
+
+@pytest.mark.parametrize("revision", [None, 0, (1 << 63) - 1])
+def test_a_revision_is_passed(revision: int | None) -> None:
+    check_revision("--after", revision)
+
+
+def test_a_number_that_is_no_revision_is_refused() -> None:
+    with pytest.raises(CliError, match="--after: 9223372036854775808 is not a revision"):
+        check_revision("--after", 1 << 63)
 
 
 def test_a_value_comes_from_the_argument_a_file_or_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

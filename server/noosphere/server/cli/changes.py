@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import signal
+import sys
 from collections import deque
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ from .exits import usage
 from .output import print_json, print_line, print_table
 from .session import call, connected
 from .shapes import ChangeShape, HistoryShape, WatchShape
+from .values import check_revision
 from .views import dots_data, record_data, time_text, value_cell
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def history(
 
     async def read() -> list[HistoryEntry]:
         async with connected(options) as client:
-            newest: deque[HistoryEntry] = deque(maxlen=limit)
+            newest: deque[HistoryEntry] = deque(maxlen=min(limit, sys.maxsize))
             async for entry in client.namespace(namespace).history(key, page_size=1_000):
                 newest.append(entry)
             return list(newest)
@@ -83,6 +85,7 @@ def watch(
     """
     if sum((resume is not None, after is not None, snapshot)) > 1:
         raise usage("--resume, --after and --snapshot exclude each other")
+    check_revision("--after", after)
     options = common(ctx, server, as_json, agent, timeout)
     token = None if resume is None else _decode_resume(resume)
 

@@ -12,6 +12,7 @@ from .exits import usage
 from .output import print_fields, print_json, print_line, print_table
 from .session import call, connected
 from .tree import build_tree, tree_lines
+from .values import check_revision
 
 if TYPE_CHECKING:
     from noosphere.client import ConflictPolicy, NamespacePolicy
@@ -194,6 +195,7 @@ def delete(
 
     What was asked about on the terminal is what gets deleted: a write that came in between refuses it.
     """
+    check_revision("--expected-head", expected_head)
     options = common(ctx, server, as_json, agent, timeout)
     if not yes and not sys.stdin.isatty():
         raise usage("ns delete asks before it deletes; where there is no terminal to ask on, give --yes")

@@ -41,9 +41,20 @@ def _reader() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        # The interpreter flushes stdout once more when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _close_stdout()
         raise typer.Exit(0) from None
+    except OSError as error:
+        _close_stdout()
+        # What was to be told has been done, perhaps: for whoever asked it is as if no answer had come.
+        message, details = f"cannot write the output: {error.strerror}", {"outcome": "unknown"}
+        from .exits import CliError, ExitCode  # it prints its errors with what is here
+
+        raise CliError(ExitCode.UNREACHABLE, message, "OUTPUT", details) from None
+
+
+def _close_stdout() -> None:
+    # The interpreter flushes it once more when it ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:

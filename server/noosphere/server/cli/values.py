@@ -62,8 +62,22 @@ def parse_attributes(pairs: list[str], option: str) -> dict[str, Scalar]:
             raise usage(f"{option}: {pair!r} is not name=value")
         if name in found:
             raise usage(f"{option}: {name!r} is given twice")
+        try:
+            pair.encode()
+        except UnicodeEncodeError:
+            raise usage(f"{option}: {pair!r} is not UTF-8") from None
         found[name] = parse_scalar(text)
     return found
+
+
+def check_revision(option: str, revision: int | None) -> None:
+    """Checks that an option's value can be a revision.
+
+    Raises:
+        CliError: it is larger than any.
+    """
+    if revision is not None and revision >= 1 << 63:
+        raise usage(f"{option}: {revision} is not a revision")
 
 
 def read_argument(argument: str) -> bytes:
