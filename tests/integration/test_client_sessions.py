@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 import noosphere.testing
-from noosphere.client import AckedWritesLost, Client, Namespace, Record
+from noosphere.client import AckedWritesLost, Client, LostRevisions, Namespace, Record
 
 AGENTS = 4
 STEPS = 120
@@ -49,7 +49,7 @@ class Session:
         if any(after < version <= through for version in self.seen[namespace]):
             self.untold.add(namespace)
 
-    def was_told(self, told: AckedWritesLost) -> None:
+    def was_told(self, told: AckedWritesLost | LostRevisions) -> None:
         """It knows now, and relies on nothing of that any more."""
         self.untold.discard(told.namespace)
         for place, version in tuple(self.relies_on.items()):
@@ -123,8 +123,9 @@ class History:
             await taker.client.observe(giver.client.causal_token())
         except AckedWritesLost as told:
             self.done["told on the way"] += 1
-            for one in (told, *told.others):
-                taker.was_told(one)
+            taker.was_told(told)
+            for other in told.others:
+                taker.was_told(other)
         else:
             for place, version in relied_on.items():
                 taker.takes(place, version)

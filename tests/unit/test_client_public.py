@@ -50,6 +50,7 @@ ALL = [
     "Key",
     "LimitExceeded",
     "LogAppend",
+    "LostRevisions",
     "MapUpdate",
     "MergeResult",
     "MergeType",

@@ -51,7 +51,7 @@ The reasons of the server are those of ``noosphere.consistency.Reason``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -309,6 +309,14 @@ class DeadlineExceeded(NoosphereError):
     default_code = "DEADLINE_EXCEEDED"
 
 
+class LostRevisions(NamedTuple):
+    """Revisions of ``namespace`` in ``(lost_after, lost_through]`` that are gone."""
+
+    namespace: str
+    lost_after: int
+    lost_through: int
+
+
 class AckedWritesLost(NoosphereError):
     """A revision that was presented did not survive a crash or failover. Tell the owner of the write.
 
@@ -318,7 +326,7 @@ class AckedWritesLost(NoosphereError):
         lost_through: every revision above ``lost_after`` up to this one is gone.
         own_writes: which of this client's own writes died, oldest first, as far as the last 256 tell;
             ``client.resubmit(error)`` writes them again.
-        others: what else was lost, in other namespaces, if more than one was asked about. Their own writes
+        others: what else was lost, in other namespaces, if more than one was asked about; own writes there
             are among ``own_writes`` too.
     """
 
@@ -328,7 +336,7 @@ class AckedWritesLost(NoosphereError):
     lost_after = 0
     lost_through = 0
     own_writes: tuple[AckedWrite, ...] = ()
-    others: tuple[AckedWritesLost, ...] = ()
+    others: tuple[LostRevisions, ...] = ()
 
 
 class NotKept(NoosphereError):

@@ -11,7 +11,7 @@ from noosphere.consistency import CausalToken, encode_causal
 from noosphere.v1 import memory_service_pb2 as ms
 
 from ._causal import entries_of, from_text
-from ._errors import AckedWritesLost, InvalidArgument, NamespaceDeleted, PermissionDenied
+from ._errors import AckedWritesLost, InvalidArgument, LostRevisions, NamespaceDeleted, PermissionDenied
 from ._transport import Transport
 
 ENVELOPE_CHARS_MAX = 1 << 20
@@ -82,5 +82,5 @@ def _joined(losses: list[AckedWritesLost]) -> AckedWritesLost:
     if others:
         first.message += f" (and so were others of {', '.join(repr(loss.namespace) for loss in others)})"
         first.own_writes = tuple(write for loss in losses for write in loss.own_writes)
-        first.others = tuple(others)
+        first.others = tuple(LostRevisions(one.namespace, one.lost_after, one.lost_through) for one in others)
     return first

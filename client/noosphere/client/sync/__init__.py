@@ -25,6 +25,7 @@ A program that ends without leaving its blocks closes its clients; it waits a fe
 from noosphere.client import (
     Aborted,
     AckedWrite,
+    AckedWritesLost,
     Action,
     AgentActive,
     Applied,
@@ -53,6 +54,7 @@ from noosphere.client import (
     KeepMin,
     LimitExceeded,
     LogAppend,
+    LostRevisions,
     MapUpdate,
     MergeResult,
     MergeType,
@@ -98,7 +100,6 @@ from noosphere.client import (
 
 from ._errors import ForkedClient
 from ._generated import (
-    AckedWritesLost,
     Board,
     ChangeEvent,
     Claim,
@@ -170,6 +171,7 @@ __all__ = [
     "Key",
     "LimitExceeded",
     "LogAppend",
+    "LostRevisions",
     "MapUpdate",
     "MergeResult",
     "MergeType",

@@ -14,6 +14,7 @@ import grpc
 from noosphere import client as aio
 from noosphere.client import (
     AckedWrite,
+    AckedWritesLost,
     Applied,
     ClaimState,
     Compare,
@@ -2015,21 +2016,6 @@ if TYPE_CHECKING:
         base: Record[T] | None  # type: ignore[assignment] # a twin, see above
         theirs: Record[T] | None  # type: ignore[assignment] # a twin, see above
 
-    class AckedWritesLost(aio.AckedWritesLost):
-        """A revision that was presented did not survive a crash or failover. Tell the owner of the write.
-
-        Attributes:
-            namespace: where.
-            lost_after: the last revision that survived.
-            lost_through: every revision above ``lost_after`` up to this one is gone.
-            own_writes: which of this client's own writes died, oldest first, as far as the last 256 tell;
-                ``client.resubmit(error)`` writes them again.
-            others: what else was lost, in other namespaces, if more than one was asked about. Their own writes
-                are among ``own_writes`` too.
-        """
-
-        others: tuple[AckedWritesLost, ...]  # type: ignore[assignment] # a twin, see above
-
     class VersionMismatch(Conflict[T]):
         """``expected_version`` is not the record's version."""
 
@@ -2050,7 +2036,6 @@ if TYPE_CHECKING:
 
 else:
     Conflict = aio.Conflict
-    AckedWritesLost = aio.AckedWritesLost
     VersionMismatch = aio.VersionMismatch
     ContextTooOld = aio.ContextTooOld
     SiblingLimit = aio.SiblingLimit
