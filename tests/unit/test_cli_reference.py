@@ -30,7 +30,7 @@ def test_the_promised_commands_exist() -> None:
     paths = {context.command_path.removeprefix("noosphere").strip() for _, context in COMMANDS}
     assert paths == {
         *("", "serve", "get", "put", "delete", "history", "watch", "claims", "stats", "epochs", "demo", "check"),
-        *("conflicts", "resolve"),
+        *("conflicts", "resolve", "demo causality"),
         *("ns list", "ns create", "ns show", "ns tree", "ns delete", "config show", "version"),
     }
 

@@ -1,4 +1,4 @@
-"""`noosphere demo` and `check`."""
+"""`noosphere demo`, `demo causality` and `check`."""
 
 from __future__ import annotations
 
@@ -66,6 +66,30 @@ def demo(
         raise usage(f"--{error}") from None
     with _demo_errors():
         holds = run_demo(settings, options.as_json)
+    raise typer.Exit(ExitCode.OK if holds else ExitCode.CHECK_FAILED)
+
+
+@app.command("demo causality")
+def demo_causality(
+    ctx: typer.Context,
+    server: Annotated[
+        str | None,
+        typer.Option("--server", metavar="HOST:PORT", help="Use this server. [default: one of the demo's own]"),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what agents had seen of each other's writes, and what follows from it. JSON: Causality.
+
+    Three agents, one of them far behind: who had seen what, a conflict in words and its resolution, a decision whose
+    grounds changed while it was being thought, a hand-over, and two values that were kept and joined.
+
+    Exit code 0: every line holds; 5: one does not. A file of this name is ./causality to `noosphere demo`.
+    """
+    from noosphere.server.demo import run_causality
+
+    options = common(ctx, server, as_json)
+    with _demo_errors():
+        holds = run_causality(options.server, options.as_json)
     raise typer.Exit(ExitCode.OK if holds else ExitCode.CHECK_FAILED)
 
 

@@ -17,9 +17,11 @@ from typer.main import get_command
 from . import boards, changes, checks, conflicts, engine, namespaces, records, serving
 from .common import AgentOption, Common, JsonOption, ServerOption, TimeoutOption
 from .exits import EXIT_CODES_HELP, CliError, ExitCode, report
+from .two_words import TwoWords
 
 app = typer.Typer(
     name="noosphere",
+    cls=TwoWords,
     help="Shared working memory for fleets of LLM agents that cannot silently lose an update.",
     epilog=EXIT_CODES_HELP,
     # Plain help and errors: the same on a terminal, in a pipe and in the reference.

@@ -262,6 +262,50 @@ class DemoShape(TypedDict):
     history: Annotated[dict[str, Any], "The checker's verdict on the recorded calls."]
 
 
+class LineShape(TypedDict):
+    """A statement about the server."""
+
+    text: Annotated[str, "The statement."]
+    holds: Annotated[bool, "Whether it is true."]
+
+
+class ParagraphShape(TypedDict):
+    """What a model is told."""
+
+    title: Annotated[str, "When."]
+    text: Annotated[str, "The paragraph."]
+
+
+class SightShape(TypedDict):
+    """What an agent had seen of a record."""
+
+    agent: Annotated[str, "Who."]
+    holds: Annotated[str, "What it holds of it."]
+    seen: Annotated[str, "Whose writes it has seen, up to which revision."]
+    order: Annotated[str, "`EQUAL`, `BEFORE`, `AFTER` or `CONCURRENT`, compared with what is there."]
+
+
+class StepShape(TypedDict):
+    """A step of the causality demo."""
+
+    name: Annotated[str, "`history`, `conflict`, `decision`, `handover` or `siblings`."]
+    title: Annotated[str, "For people."]
+    ok: Annotated[bool, "Whether every line holds."]
+    lines: Annotated[list[LineShape], "What is stated, in order."]
+    paragraphs: Annotated[list[ParagraphShape], "What models are told."]
+    sights: Annotated[list[SightShape], "Who had seen what."]
+
+
+class CausalityShape(TypedDict):
+    """What came of the causality demo."""
+
+    ok: Annotated[bool, "Whether every line of every step holds."]
+    failures: Annotated[list[str], "Lines that do not hold, with the step's name."]
+    steps: Annotated[list[StepShape], "The steps, up to the first with such a line."]
+    missing: Annotated[list[str], "Names of the steps that were not reached."]
+    seconds: Annotated[float, "How long it took."]
+
+
 class ViolationShape(TypedDict):
     """A contradiction in a history."""
 

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from .causality import run_causality
 from .command import run_demo
 from .processes import DemoError, DemoInterrupted, ServerUnreachable
 from .settings import DemoSettings
 from .text import InputError
 
-__all__ = ["DemoError", "DemoInterrupted", "DemoSettings", "InputError", "ServerUnreachable", "run_demo"]
+__all__ = [
+    "DemoError",
+    "DemoInterrupted",
+    "DemoSettings",
+    "InputError",
+    "ServerUnreachable",
+    "run_causality",
+    "run_demo",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -12,11 +13,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import grpc
+
+from noosphere.v1 import admin_service_pb2, admin_service_pb2_grpc
+
 from .protocol import EVENTS, Event, Orders, to_line
 
 START_LIMIT_S = 60.0
+REACH_LIMIT_S = 5.0
 _STOP_LIMIT_S = 5.0
 _TAIL_BYTES = 600
+_CHANNEL_OPTIONS = (("grpc.enable_retries", 0), ("grpc.enable_http_proxy", 0))
 
 
 class DemoError(Exception):
@@ -63,6 +70,28 @@ async def own_server(folder: Path) -> AsyncIterator[str]:
         yield json.loads(line)["address"]
     finally:
         await _stop(process)
+
+
+async def require_server(server: str) -> None:
+    """Checks that a server is there.
+
+    Raises:
+        ServerUnreachable: it does not answer.
+    """
+    async with grpc.aio.insecure_channel(server, options=_CHANNEL_OPTIONS) as channel:
+        try:
+            async with asyncio.timeout(REACH_LIMIT_S):
+                await channel.channel_ready()
+        except TimeoutError:
+            raise ServerUnreachable(f"no server answers at {server} within {REACH_LIMIT_S:g} s") from None
+
+
+async def delete_namespace(server: str, namespace: str) -> None:
+    """Deletes what the demo has left on somebody else's server; one that went away has nothing to tidy."""
+    async with grpc.aio.insecure_channel(server, options=_CHANNEL_OPTIONS) as channel:
+        request = admin_service_pb2.DeleteNamespaceRequest(namespace=namespace)
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            await admin_service_pb2_grpc.AdminServiceStub(channel).DeleteNamespace(request, timeout=REACH_LIMIT_S)
 
 
 class AgentProcess:

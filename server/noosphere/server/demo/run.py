@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import signal
 import tempfile
@@ -18,20 +17,26 @@ import grpc
 
 from noosphere.client import Client, Namespace, NamespacePolicy, connect
 from noosphere.server.checking import HistoryWriter, Recorder, check_history, collect_history, new_header
-from noosphere.v1 import admin_service_pb2, admin_service_pb2_grpc
 
 from .agent import BOARD, CALL_LIMIT_S, CHANNEL_OPTIONS, CONTROL, INDEX, LONGEST, OUTLINE, SECTIONS, WORDS
 from .display import Display
 from .figures import Figures, Takeover, Tally
 from .job import SHELVES, JobResult, Outline, Shelf, Task, serial_result
-from .processes import START_LIMIT_S, AgentProcess, DemoError, ServerUnreachable, agent_process, own_server
+from .processes import (
+    START_LIMIT_S,
+    AgentProcess,
+    DemoError,
+    agent_process,
+    delete_namespace,
+    own_server,
+    require_server,
+)
 from .protocol import GO, PAUSE, Claimed, Completed, Event, Holding, Orders, Ready
 from .settings import DemoSettings
 from .text import Section, default_texts, read_texts, split
 
 COORDINATOR = "demo"
 ITEM_BYTES_MAX = 64 * 1024
-REACH_LIMIT_S = 5.0
 
 
 async def run(settings: DemoSettings, display: Display) -> Figures:
@@ -51,11 +56,13 @@ async def run(settings: DemoSettings, display: Display) -> Figures:
         server = settings.server
         if server is None:
             server = await stack.enter_async_context(own_server(folder))
+        else:
+            await require_server(server)
         client = await stack.enter_async_context(_recorded_client(server, folder / COORDINATOR))
         await client.ensure_namespace(namespace, NamespacePolicy(item_bytes_max=ITEM_BYTES_MAX))
         if settings.server is not None:
             # One's own server goes with its folder; somebody else's is left as it was.
-            stack.push_async_callback(_delete_namespace, server, namespace)
+            stack.push_async_callback(delete_namespace, server, namespace)
         space = client.namespace(namespace)
         board = space.board(BOARD, Task)
         for section in sections:
@@ -130,22 +137,8 @@ async def _recorded_client(server: str, journal: Path) -> AsyncIterator[Client]:
         channel = grpc.aio.insecure_channel(
             server, options=CHANNEL_OPTIONS, interceptors=[Recorder(writer, COORDINATOR)]
         )
-        async with channel:
-            try:
-                async with asyncio.timeout(REACH_LIMIT_S):
-                    await channel.channel_ready()
-            except TimeoutError:
-                raise ServerUnreachable(f"no server answers at {server} within {REACH_LIMIT_S:g} s") from None
-            async with connect(server, channel=channel, timeout=CALL_LIMIT_S, coalesce=False) as client:
-                yield client
-
-
-async def _delete_namespace(server: str, namespace: str) -> None:
-    async with grpc.aio.insecure_channel(server, options=CHANNEL_OPTIONS) as channel:
-        request = admin_service_pb2.DeleteNamespaceRequest(namespace=namespace)
-        # The figures are made by now; a server that went away has nothing to tidy.
-        with contextlib.suppress(grpc.aio.AioRpcError):
-            await admin_service_pb2_grpc.AdminServiceStub(channel).DeleteNamespace(request, timeout=REACH_LIMIT_S)
+        async with channel, connect(server, channel=channel, timeout=CALL_LIMIT_S, coalesce=False) as client:
+            yield client
 
 
 @dataclass(slots=True)
