@@ -1,0 +1,489 @@
+"""The stream of batches by itself: who is begun, who waits, who is answered, whatever the calls do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from tests.support.pipelined import refused_in
+from tests.support.statuses import Refused
+
+from noosphere.consistency import Reason, Refusal
+from noosphere.server.memory.signals import HeadSignals
+from noosphere.server.rpc import pipeline
+from noosphere.server.rpc.pipeline import PipelineStream
+from noosphere.v1 import memory_service_pb2 as pb
+
+SECONDS_MAX = 30.0
+"""A bound against hanging."""
+
+Handler = Callable[[Any], Awaitable[Any]]
+
+
+class Calls:
+    """Scripted handlers: a get answers at once, a put when it is let go, by what their keys say.
+
+    Attributes:
+        begun: calls that were begun, by key.
+        running: calls that are under way.
+        most: the most that ever were.
+        gone: keys of calls that were cancelled.
+    """
+
+    def __init__(self) -> None:
+        self.begun: Counter[str] = Counter()
+        self.running = 0
+        self.most = 0
+        self.gone: list[str] = []
+        self.let_go = asyncio.Event()
+        self.size = 0
+
+    async def get(self, request: pb.GetRequest) -> pb.GetResponse:
+        self.begun[request.key] += 1
+        if request.key.startswith("refused"):
+            raise Refusal(Reason.CONFLICT, f"{request.key} is refused")
+        if request.key.startswith("broken"):
+            raise ValueError("a caller's secret")
+        response = pb.GetResponse(head=int(request.key or 0))
+        if self.size:
+            response.record.values.add().value.data = bytes(self.size)
+        return response
+
+    async def put(self, request: pb.PutRequest) -> pb.PutResponse:
+        self.begun[request.put.key] += 1
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            await self.let_go.wait()
+        except asyncio.CancelledError:
+            self.gone.append(request.put.key)
+            raise
+        finally:
+            self.running -= 1
+        return pb.PutResponse(head=int(request.put.key))
+
+    async def list(self, request: pb.ListRequest) -> pb.ListResponse:
+        await self.put(pb.PutRequest(put=pb.PutOperation(key=request.collection)))
+        return pb.ListResponse(head=int(request.collection))
+
+
+class Line:
+    """Both ends of a stream.
+
+    Attributes:
+        calls: what answers.
+        signals: tells of a shutdown.
+        answers: what has come, by number.
+        sizes: how many answers each message had.
+        drained: whether the notice has come.
+    """
+
+    def __init__(self) -> None:
+        self.calls = Calls()
+        self.signals = HeadSignals()
+        self.answers: dict[int, pb.PipelineReply] = {}
+        self.sizes: list[int] = []
+        self.drained = False
+        self._requests: asyncio.Queue[pb.PipelineRequest | Exception | None] = asyncio.Queue()
+        self.taken = 0
+        handlers: dict[str, Handler] = {"get": self.calls.get, "put": self.calls.put, "list": self.calls.list}
+        self.stream = PipelineStream(handlers, self.signals).run(self._read())
+
+    async def _read(self) -> AsyncIterator[pb.PipelineRequest]:
+        while (found := await self._requests.get()) is not None:
+            if isinstance(found, Exception):
+                raise found
+            self.taken += 1
+            yield found
+
+    def send(self, *calls: pb.PipelineCall) -> None:
+        """Sends a batch."""
+        self._requests.put_nowait(pb.PipelineRequest(calls=calls))
+
+    def break_off(self, error: Exception) -> None:
+        """Has the connection fail."""
+        self._requests.put_nowait(error)
+
+    def end(self) -> None:
+        """Ends the caller's side."""
+        self._requests.put_nowait(None)
+
+    async def message(self) -> None:
+        """Takes the next message."""
+        message = await asyncio.wait_for(anext(self.stream), SECONDS_MAX)
+        self.drained = self.drained or message.draining
+        self.sizes.append(len(message.replies))
+        for reply in message.replies:
+            assert reply.id not in self.answers, f"{reply.id} was answered twice"
+            self.answers[reply.id] = reply
+
+    async def until(self, count: int) -> None:
+        """Takes messages until so many answers have come."""
+        while len(self.answers) < count:
+            await self.message()
+
+    async def rest(self) -> None:
+        """Takes messages until the stream ends, which raises what it ended with."""
+        try:
+            while True:
+                await self.message()
+        except StopAsyncIteration:
+            return
+
+    def status(self, number: int) -> Refused:
+        """Returns the error of a call."""
+        assert self.answers[number].WhichOneof("response") == "status"
+        return refused_in(self.answers[number].status)
+
+
+@asynccontextmanager
+async def line() -> AsyncIterator[Line]:
+    found = Line()
+    try:
+        yield found
+    finally:
+        await found.stream.aclose()
+
+
+def get(number: int, key: str | None = None, **options: Any) -> pb.PipelineCall:
+    return pb.PipelineCall(id=number, get=pb.GetRequest(key=str(number) if key is None else key), **options)
+
+
+def put(number: int, **options: Any) -> pb.PipelineCall:
+    return pb.PipelineCall(id=number, put=pb.PutRequest(put=pb.PutOperation(key=str(number))), **options)
+
+
+def lists(number: int) -> pb.PipelineCall:
+    return pb.PipelineCall(id=number, list=pb.ListRequest(collection=str(number)))
+
+
+def batches(calls: Iterable[pb.PipelineCall], size: int = 256) -> list[list[pb.PipelineCall]]:
+    found = list(calls)
+    return [found[start : start + size] for start in range(0, len(found), size)]
+
+
+async def settled() -> None:
+    """Lets everybody run until they wait."""
+    for _ in range(64):
+        await asyncio.sleep(0)
+
+
+# -- answers ----------------------------------------------------------------------------------------
+
+
+async def test_every_call_gets_its_own_answer_and_a_batch_of_reads_one_message() -> None:
+    async with line() as both:
+        both.send(*(get(number) for number in range(1, 21)))
+        both.end()
+        await both.rest()
+        assert {number: reply.get.head for number, reply in both.answers.items()} == {n: n for n in range(1, 21)}
+
+
+async def test_what_waits_holds_up_nobody() -> None:
+    async with line() as both:
+        both.send(put(1), get(2), put(3), get(4))
+        await both.until(2)
+        assert set(both.answers) == {2, 4}
+        both.send(get(5))
+        await both.until(3)
+        both.calls.let_go.set()
+        both.end()
+        await both.rest()
+        assert [both.answers[number].put.head for number in (1, 3)] == [1, 3]
+
+
+async def test_one_calls_error_is_its_own() -> None:
+    async with line() as both:
+        both.send(get(1), get(2, "refused"), get(3, "broken"), pb.PipelineCall(id=4), get(5))
+        both.end()
+        await both.rest()
+        assert both.answers[1].get.head == 1
+        assert both.answers[5].get.head == 5
+        refused = both.status(2)
+        assert (refused.code.name, refused.reason, refused.message) == ("ABORTED", "CONFLICT", "refused is refused")
+        broken = both.status(3)
+        assert (broken.code.name, broken.reason) == ("INTERNAL", "")
+        assert broken.message == "internal error in get: ValueError", "not what the caller wrote"
+        assert both.status(4).reason == "INVALID_FIELD"
+        assert "calls.request" in both.status(4).message
+
+
+async def test_a_number_may_be_used_again_once_it_was_answered() -> None:
+    async with line() as both:
+        both.send(get(1))
+        await both.until(1)
+        both.answers.clear()
+        both.send(get(1, "7"))
+        await both.until(1)
+        assert both.answers[1].get.head == 7
+
+
+async def test_a_number_that_is_under_way_ends_the_stream_after_what_was_begun() -> None:
+    async with line() as both:
+        both.send(put(1), get(2), put(1), get(3))
+        await both.until(1)
+        await settled()
+        assert both.calls.running == 1, "what was under way is not given up"
+        both.calls.let_go.set()
+        with pytest.raises(Refusal, match=r"calls\.id: 1 is the number") as caught:
+            await both.rest()
+        assert caught.value.reason is Reason.INVALID_FIELD
+        assert set(both.answers) == {1, 2}
+        assert both.calls.begun == {"1": 1, "2": 1}
+
+
+async def test_nothing_of_a_batch_that_is_too_large_is_begun() -> None:
+    async with line() as both:
+        both.send(put(1))
+        both.send(*(get(number) for number in range(2, 259)))
+        await settled()
+        both.calls.let_go.set()
+        with pytest.raises(Refusal, match="calls has 257 entries, the limit is 256") as caught:
+            await both.rest()
+        assert caught.value.reason is Reason.VALUE_TOO_LARGE
+        assert (set(both.answers), set(both.calls.begun)) == ({1}, {"1"})
+
+
+async def test_a_connection_that_fails_ends_the_stream() -> None:
+    async with line() as both:
+        both.send(put(1))
+        both.break_off(ConnectionError("gone"))
+        await settled()
+        both.calls.let_go.set()
+        with pytest.raises(ConnectionError):
+            await both.rest()
+        assert set(both.answers) == {1}
+
+
+async def test_an_empty_batch_is_nothing() -> None:
+    async with line() as both:
+        both.send()
+        both.send(get(1))
+        both.end()
+        await both.rest()
+        assert set(both.answers) == {1}
+
+
+# -- deadlines --------------------------------------------------------------------------------------
+
+
+async def test_a_call_that_is_out_of_time_is_told_so_once_and_the_others_go_on() -> None:
+    async with line() as both:
+        both.send(put(1, timeout=Duration(nanos=1_000_000)), put(2), put(3, timeout=Duration(seconds=60)))
+        await both.until(1)
+        assert both.status(1).code.name == "DEADLINE_EXCEEDED"
+        assert "1 ms" in both.status(1).message
+        await settled()
+        assert both.calls.gone == ["1"]
+        both.calls.let_go.set()
+        both.end()
+        await both.rest()
+        assert [both.answers[number].put.head for number in (2, 3)] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    "timeout",
+    [Duration(), Duration(seconds=-1), Duration(seconds=1, nanos=-1), Duration(seconds=24 * 3600 + 1)],
+    ids=["zero", "negative", "mixed", "long"],
+)
+async def test_a_call_with_a_malformed_deadline_is_not_begun(timeout: Duration) -> None:
+    async with line() as both:
+        both.send(get(1, timeout=timeout), get(2))
+        both.end()
+        await both.rest()
+        assert both.status(1).reason == "INVALID_FIELD"
+        assert "calls.timeout" in both.status(1).message
+        assert set(both.calls.begun) == {"2"}
+
+
+# -- flow control -----------------------------------------------------------------------------------
+
+
+async def test_a_stream_with_too_many_calls_under_way_is_not_read_any_further() -> None:
+    async with line() as both:
+        for batch in batches(put(number) for number in range(1, 2_001)):
+            both.send(*batch)
+        reading = asyncio.create_task(both.until(2_000))
+        await settled()
+        assert both.calls.running == pipeline.IN_FLIGHT_MAX
+        assert both.taken == 5, "the batch that holds the next call, and no further one"
+        both.calls.let_go.set()
+        await reading
+        assert both.calls.most == pipeline.IN_FLIGHT_MAX
+        assert all(both.answers[number].put.head == number for number in range(1, 2_001))
+
+
+async def test_answers_that_nobody_takes_stop_the_reading() -> None:
+    """Bytes count, not calls: a thousand answers of a megabyte each must not pile up."""
+    async with line() as both:
+        both.calls.size = 1_000_000
+        for batch in batches(get(number) for number in range(1, 301)):
+            both.send(*batch)
+        await both.message()
+        await settled()
+        begun = len(both.calls.begun)
+        assert begun * both.calls.size <= pipeline.UNSENT_BYTES_MAX + 2 * both.calls.size
+        await settled()
+        assert len(both.calls.begun) == begun, "nothing happens until the caller takes an answer"
+        await both.until(300)
+        assert all(both.answers[number].get.head == number for number in range(1, 301))
+
+
+async def test_small_answers_that_nobody_takes_stop_the_reading_too() -> None:
+    async with line() as both:
+        for batch in batches(get(number) for number in range(1, 3_001)):
+            both.send(*batch)
+        await both.message()
+        for _ in range(50):
+            await settled()
+        assert len(both.calls.begun) <= pipeline.IN_FLIGHT_MAX + both.sizes[0]
+        await both.until(3_000)
+
+
+async def test_only_so_many_lists_are_made_at_a_time() -> None:
+    async with line() as both:
+        both.send(*(lists(number) for number in range(1, 21)), get(21))
+        await both.until(1)
+        await settled()
+        assert set(both.answers) == {21}
+        assert both.calls.running == pipeline.LISTS_MAX
+        both.calls.let_go.set()
+        both.end()
+        await both.rest()
+        assert both.calls.most == pipeline.LISTS_MAX
+        assert all(both.answers[number].list.head == number for number in range(1, 21))
+
+
+async def test_an_answer_that_no_message_can_hold_is_refused_by_name() -> None:
+    async with line() as both:
+        both.calls.size = pipeline.REPLY_BYTES_MAX
+        both.send(get(1))
+        await both.until(1)
+        assert (both.status(1).reason, both.status(1).limit().field) == ("LIMIT_EXCEEDED", "calls.reply")
+        both.calls.size = 0
+        both.send(get(2))
+        await both.until(2)
+        assert both.answers[2].get.head == 2
+
+
+async def test_a_message_holds_no_more_than_it_should() -> None:
+    async with line() as both:
+        both.calls.size = 300_000
+        both.send(*(get(number) for number in range(1, 11)))
+        both.end()
+        await both.rest()
+        assert max(both.sizes) == 3
+
+
+# -- shutdown ---------------------------------------------------------------------------------------
+
+
+async def test_at_a_shutdown_every_call_that_was_sent_is_answered() -> None:
+    async with line() as both:
+        both.send(put(1), get(2))
+        await both.until(1)
+        both.signals.drain()
+        await both.message()
+        assert both.drained
+        both.send(get(3), put(4))
+        await both.until(3)
+        assert [both.status(number).reason for number in (3, 4)] == ["DRAINING"] * 2
+        assert set(both.calls.begun) == {"1", "2"}, "what is refused was not executed"
+        both.calls.let_go.set()
+        await both.until(4)
+        assert both.answers[1].put.head == 1
+        both.end()
+        await both.rest()
+
+
+async def test_a_batch_that_waits_for_room_at_a_shutdown_is_answered_to_its_end() -> None:
+    async with line() as both:
+        for batch in batches(put(number) for number in range(1, 1_151)):
+            both.send(*batch)
+        reading = asyncio.create_task(both.until(1_150))
+        await settled()
+        assert both.calls.running == pipeline.IN_FLIGHT_MAX
+        both.signals.drain()
+        await settled()
+        both.calls.let_go.set()
+        await reading
+        refused = {n for n, reply in both.answers.items() if reply.WhichOneof("response") == "status"}
+        assert refused
+        assert {both.status(number).reason for number in refused} == {"DRAINING"}
+        assert set(both.calls.begun) == {str(number) for number in range(1, 1_151) if number not in refused}
+
+
+async def test_a_stream_whose_caller_does_not_mind_the_notice_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "LINGER_SECONDS", 0.0)
+    async with line() as both:
+        both.send(put(1), get(2))
+        await both.until(1)
+        both.signals.drain()
+        await both.message()
+        ended = asyncio.create_task(both.rest())
+        await settled()
+        assert not ended.done(), "not before what is under way was answered"
+        both.calls.let_go.set()
+        await asyncio.wait_for(ended, SECONDS_MAX)
+        assert set(both.answers) == {1, 2}
+
+
+async def test_a_stream_that_begins_during_the_shutdown_is_told_at_once() -> None:
+    async with line() as both:
+        both.signals.drain()
+        both.send(get(1))
+        await both.until(1)
+        both.end()
+        await both.rest()
+        assert both.drained
+        assert both.status(1).reason == "DRAINING"
+
+
+async def test_a_stream_that_is_given_up_leaves_nobody_behind() -> None:
+    async with line() as both:
+        both.send(*(put(number) for number in range(1, 11)), get(11))
+        await both.until(1)
+        before = asyncio.all_tasks()
+        await both.stream.aclose()
+        assert sorted(both.calls.gone, key=int) == [str(number) for number in range(1, 11)]
+        assert both.calls.running == 0
+        assert len(asyncio.all_tasks()) <= len(before) - 11, "ten calls and the reader"
+
+
+# -- contexts ---------------------------------------------------------------------------------------
+
+
+async def test_calls_do_not_share_their_context() -> None:
+    caller: contextvars.ContextVar[int] = contextvars.ContextVar("caller", default=0)
+    let_go = asyncio.Event()
+
+    async def handler(request: pb.GetRequest) -> pb.GetResponse:
+        assert caller.get() == 0, "nothing is left of another call"
+        token = caller.set(int(request.key))
+        if int(request.key) % 2:
+            await let_go.wait()
+        head = caller.get()
+        caller.reset(token)
+        return pb.GetResponse(head=head)
+
+    queue: asyncio.Queue[pb.PipelineRequest | None] = asyncio.Queue()
+
+    async def requests() -> AsyncIterator[pb.PipelineRequest]:
+        while (batch := await queue.get()) is not None:
+            yield batch
+
+    queue.put_nowait(pb.PipelineRequest(calls=[get(number) for number in range(1, 11)]))
+    stream = PipelineStream({"get": handler}, HeadSignals()).run(requests())
+    heads: dict[int, int] = {}
+    while len(heads) < 10:
+        message = await asyncio.wait_for(anext(stream), SECONDS_MAX)
+        heads |= {reply.id: reply.get.head for reply in message.replies}
+        let_go.set()
+    await stream.aclose()
+    assert heads == {number: number for number in range(1, 11)}
