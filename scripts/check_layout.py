@@ -15,6 +15,7 @@ TYPED = (
     "consistency/noosphere/consistency",
     "protos/noosphere/v1",
     "server/noosphere/server",
+    "server/noosphere/testing",
 )
 LINES_MAX = 500
 # The lock must work with whatever index its user has configured.
