@@ -6,9 +6,14 @@ import pytest
 from tests.support.api import SEEN_NOTHING, Agent, contents
 from tests.support.causality import SIBLINGS, collide, conflicts, queue, resolve
 from tests.support.engine import LocalServer
+from tests.support.meddling import MeddlingStore, once
 from tests.support.statuses import refusal
 
 from noosphere.consistency import Reason
+from noosphere.consistency.limits import ITEM_BYTES_MAX
+from noosphere.server.memory.reads import PAGE_BYTES_MAX
+from noosphere.v1 import memory_service_pb2 as pb
+from noosphere.v1 import types_pb2
 
 SPACE = "shared/s"
 
@@ -82,3 +87,46 @@ async def test_a_lost_sibling_is_not_resolved_by_who_saw_it(local: LocalServer, 
     with refusal(Reason.ACKED_WRITES_LOST):
         await resolve(agent, SPACE, record, "x")
     assert await conflicts(agent, SPACE) == []
+
+
+async def test_a_conflict_that_begins_anew_while_the_queue_is_read_is_shown_once(
+    local: LocalServer, pair: tuple[Agent, Agent]
+) -> None:
+    agent = pair[0]
+    first = await collide(SPACE, "moved", *pair)
+    await collide(SPACE, "kept", *pair)
+
+    async def begins_anew() -> None:
+        await resolve(agent, SPACE, first, "done")
+        await collide(SPACE, "moved", *pair)
+
+    core = local.engine.memory.core
+    core.store = MeddlingStore(core.store, once(begins_anew), "read")
+    assert await queue(agent, SPACE) == ["kept"], "its new place lies behind what was looked at"
+    assert await queue(agent, SPACE) == ["kept", "moved"]
+
+
+async def test_a_page_of_large_values_ends_before_it_is_full(local: LocalServer) -> None:
+    agent = await local.api.agent("a")
+    policy = types_pb2.NamespacePolicy(
+        conflict_policy=types_pb2.CONFLICT_POLICY_SIBLINGS, item_bytes_max=ITEM_BYTES_MAX
+    )
+    await agent.ensure(SPACE, policy)
+    text = "x" * (ITEM_BYTES_MAX - 10)
+    keys = [f"k{number:02}" for number in range(20)]
+    for key in keys:
+        await agent.put(SPACE, key, text, context=SEEN_NOTHING)
+        await agent.put(SPACE, key, text, context=SEEN_NOTHING)
+    request = pb.ListConflictsRequest(namespace=SPACE, page_size=1000, call=agent.call())
+    found: list[str] = []
+    pages = 0
+    while True:
+        page = await local.api.list_conflicts(request)
+        assert page.ByteSize() < 2 * PAGE_BYTES_MAX
+        found += [conflict.record.key for conflict in page.conflicts]
+        pages += 1
+        if not page.next_page_token:
+            break
+        request.page_token = page.next_page_token
+    assert found == keys
+    assert pages > 1

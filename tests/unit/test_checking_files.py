@@ -34,6 +34,9 @@ from noosphere.server.checking import (
 )
 from noosphere.server.checking.history import FORMAT_VERSION
 
+# Of a fixed time: the header is part of the names of tests, which every worker has to agree on.
+HEADER = msgspec.structs.replace(new_header(), started_unix_ms=1_700_000_000_000)
+
 
 def a_call(number: int, process: str = "p") -> Call:
     writes = (Write("k", WriteKind.PUT, value_id(b"%d" % number)),)
@@ -158,23 +161,23 @@ def lines_of(*items: Header | Call | Reply) -> bytes:
         ),
         (b'{"type":"history","format":"noosphere-history","version":0,"started_unix_ms":0}\n', "never existed"),
         (b'{"type":"history","format":"noosphere-history","version":1}\n', "line 1: .*started_unix_ms"),
-        (lines_of(new_header(), new_header()), "line 2: a second header"),
-        (lines_of(new_header(), a_call(1), a_call(1)), "line 3: p call 1 was recorded before"),
-        (lines_of(new_header(), a_reply(1)), "line 2: a reply to p call 1, which was never made"),
-        (lines_of(new_header(), a_call(1), a_reply(1), a_reply(1)), "line 4: a second reply"),
+        (lines_of(HEADER, HEADER), "line 2: a second header"),
+        (lines_of(HEADER, a_call(1), a_call(1)), "line 3: p call 1 was recorded before"),
+        (lines_of(HEADER, a_reply(1)), "line 2: a reply to p call 1, which was never made"),
+        (lines_of(HEADER, a_call(1), a_reply(1), a_reply(1)), "line 4: a second reply"),
         (
-            lines_of(new_header(), a_call(1), msgspec.structs.replace(a_reply(1), return_ns=3)),
+            lines_of(HEADER, a_call(1), msgspec.structs.replace(a_reply(1), return_ns=3)),
             "line 3: returned at 3, before its start at 10",
         ),
         (
-            lines_of(new_header(), msgspec.structs.replace(a_call(1), reply=a_reply(2))),
+            lines_of(HEADER, msgspec.structs.replace(a_call(1), reply=a_reply(2))),
             "line 2: p call 1 holds the reply of another call",
         ),
-        (lines_of(new_header()) + b"{}\n", "line 2: "),
-        (lines_of(new_header()) + b"[" * 100_000 + b"\n", "line 2: "),
-        (lines_of(new_header()) + lines_of(a_call(1)).replace(b'"put"', b'"fly"', 1), "line 2: .*fly"),
-        (lines_of(new_header()) + lines_of(a_call(1)).replace(b'"key"', b'"kez"'), "line 2: .*kez"),
-        (lines_of(new_header()) + b"x" * (4 * 1024 * 1024 + 2) + b"\n", "line 2: longer than"),
+        (lines_of(HEADER) + b"{}\n", "line 2: "),
+        (lines_of(HEADER) + b"[" * 100_000 + b"\n", "line 2: "),
+        (lines_of(HEADER) + lines_of(a_call(1)).replace(b'"put"', b'"fly"', 1), "line 2: .*fly"),
+        (lines_of(HEADER) + lines_of(a_call(1)).replace(b'"key"', b'"kez"'), "line 2: .*kez"),
+        (lines_of(HEADER) + b"x" * (4 * 1024 * 1024 + 2) + b"\n", "line 2: longer than"),
     ],
 )
 def test_a_wrong_file_is_refused_with_the_line(tmp_path: Path, content: bytes, message: str) -> None:

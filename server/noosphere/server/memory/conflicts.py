@@ -13,7 +13,7 @@ from noosphere.consistency import check_collection
 from .codec import decode_entry
 from .core import Core, check_tokens, deleted, located
 from .internal import CONFLICTS, decode_queue_entry, queue_key
-from .reads import check_page_size
+from .reads import PAGE_BYTES_MAX, check_page_size
 from .types import Call, RecordView
 
 _SCAN_STEP = 128
@@ -57,7 +57,7 @@ class Conflicts:
         store = self._core.store
         ref = await self._core.locate(namespace)
         found: list[PendingConflict] = []
-        cursor, scanned = after, 0
+        cursor, scanned, taken = after, 0, 0
         while True:
             page = await store.scan(ref, CONFLICTS, after=cursor, limit=max(size, _SCAN_STEP))
             if page.view.deleted:
@@ -82,7 +82,8 @@ class Conflicts:
                     continue
                 view = RecordView(entry.key, record, now_ms, head)
                 found.append(PendingConflict(view, record.queued[0], entry.since_ms))
-                if len(found) >= size:
+                taken += sum(len(sibling.data or b"") for sibling in record.siblings)
+                if len(found) >= size or taken >= PAGE_BYTES_MAX:
                     return ConflictPage(
                         tuple(found), head, cursor if page.more or cursor < page.entries[-1].key else None
                     )
