@@ -364,13 +364,23 @@ class Face:
         if not isinstance(node, ast.ClassDef):
             return Kind.ALIAS
         if is_error(symbol):
-            holds = any(self.mentions_twin(attribute.annotation, symbol.module) for attribute in attributes(node))
-            return (
-                Kind.ERROR if holds or any(self._kind(base) is Kind.ERROR for base in bases(symbol)) else Kind.CARRIER
-            )
+            return Kind.ERROR if self._says(symbol, node) else Kind.CARRIER
         is_data = "NamedTuple" in map(ast.unparse, node.bases) or "dataclass" in decorators(node)
         hidden = any(isinstance(i, ast.AnnAssign) and _private(ast.unparse(i.target)) for i in node.body)
         return Kind.DATA if is_data and not hidden and not is_active(symbol) else Kind.HANDLE
+
+    def _says(self, symbol: Symbol, node: ast.ClassDef, asked: frozenset[Symbol] = frozenset()) -> bool:
+        """Whether the declared attributes of an exception, or of one that it is derived from or holds, are twins."""
+        asked |= {symbol}
+        mentioned = {s for attribute in attributes(node) for s in names_in(attribute.annotation, symbol.module)}
+        for other in (mentioned | set(bases(symbol))) - asked:
+            definition = node_of(other)
+            if self.twinned(other) and is_error(other) and isinstance(definition, ast.ClassDef):
+                if self._says(other, definition, asked):
+                    return True
+            elif self.twinned(other):
+                return True
+        return False
 
 
 def is_error(symbol: Symbol) -> bool:

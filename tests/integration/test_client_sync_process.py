@@ -192,9 +192,22 @@ def test_a_child_that_leaves_the_parents_blocks_closes_nothing(binary: ServerPro
     assert lines == ["completed: True"]
 
 
-@pytest.mark.parametrize(
-    "ending", ["pass", "sys.exit()", "threading.Thread(target=next, args=(batches,), daemon=True).start()"]
-)
+def test_a_program_ends_although_a_thread_waits_for_a_watch(binary: ServerProcess) -> None:
+    # Whether its agent is closed depends on who is faster; otherwise the lease ends by itself.
+    lines = run(
+        """
+        client = connect(address, agent=agent).__enter__()
+        client.private.put("k", 1)
+        batches = client.private.watch().__enter__()
+        print("done")
+        threading.Thread(target=next, args=(batches,), daemon=True).start()
+        """,
+        binary,
+    )
+    assert lines == ["done"]
+
+
+@pytest.mark.parametrize("ending", ["pass", "sys.exit()"])
 async def test_a_program_that_closes_nothing_ends_and_its_agent_with_it(binary: ServerProcess, ending: str) -> None:
     lines = await asyncio.to_thread(
         run,

@@ -10,6 +10,7 @@ import logging
 import random
 import signal
 import threading
+import time
 import traceback
 import weakref
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ from noosphere.client.sync._process import borrow, give_back
 
 THREADS = 32
 CALLS = 100
+SECONDS_MAX = 60
+"""A bound against hanging."""
 
 
 @pytest.fixture
@@ -68,11 +71,12 @@ def test_every_caller_gets_its_own_answer(portal: Portal) -> None:
 def test_callers_that_wait_at_once_are_begun_in_one_turn_of_the_loop(portal: Portal) -> None:
     """Otherwise the client could not send their calls together."""
     turns: list[str] = []
-    gate = threading.Event()
+    held, release = threading.Event(), threading.Event()
 
-    async def block() -> None:
+    async def hold() -> None:
         # The loop itself is held, so that the calls below pile up.
-        gate.wait()
+        held.set()
+        release.wait()
 
     async def count() -> None:
         if not turns:
@@ -80,12 +84,16 @@ def test_callers_that_wait_at_once_are_begun_in_one_turn_of_the_loop(portal: Por
         turns.append("call")
 
     with ThreadPoolExecutor(THREADS + 1) as pool:
-        blocked = pool.submit(portal.run, block)
-        waiting = [pool.submit(portal.run, count) for _ in range(THREADS)]
-        while len(portal._waiting) < THREADS:
-            pass
-        gate.set()
-        for done in (blocked, *waiting):
+        holding = pool.submit(portal.run, hold)
+        try:
+            assert held.wait(SECONDS_MAX)
+            waiting = [pool.submit(portal.run, count) for _ in range(THREADS)]
+            end = time.monotonic() + SECONDS_MAX
+            while len(portal._waiting) < THREADS and time.monotonic() < end:
+                time.sleep(0.001)
+        finally:
+            release.set()
+        for done in (holding, *waiting):
             done.result()
     portal.run(echo, 1)
     assert turns == ["call"] * THREADS + ["next turn"]

@@ -434,6 +434,23 @@ async def test_a_stream_whose_caller_does_not_mind_the_notice_ends_by_itself(mon
         assert set(both.answers) == {1, 2}
 
 
+async def test_a_batch_that_was_read_is_answered_even_if_the_stream_ends_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pipeline, "LINGER_SECONDS", 0.0)
+    monkeypatch.setattr(pipeline, "TURN_SECONDS", -1.0)
+    monkeypatch.setattr(pipeline, "WORTHWHILE_ANSWERS", 1)
+    async with line() as both:
+        both.send(*(get(number) for number in range(1, 51)))
+        answered: list[int] = []
+        async with asyncio.timeout(SECONDS_MAX):
+            # Taken at once, so that now and then nothing is under way although the batch is not at its end.
+            async for message in both.stream:
+                answered += [reply.id for reply in message.replies]
+                both.signals.drain()
+        assert answered == list(range(1, 51))
+
+
 async def test_a_stream_that_begins_during_the_shutdown_is_told_at_once() -> None:
     async with line() as both:
         both.signals.drain()
