@@ -17,6 +17,10 @@ PACKAGE = "noosphere.client"
 COPIED = {"FailedPart"}
 """Parts of exceptions that the sync client copies by hand, with twins in them."""
 
+# A channel belongs to the event loop that made it, which is never the sync client's.
+LEFT_OUT = {("connect", "channel")}
+"""Parameters that cannot exist here, by function and name."""
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -262,6 +266,20 @@ def names_in(node: ast.expr | None, module: str) -> Iterator[Symbol]:
                 yield from names_in(ast.parse(part.value, mode="eval").body, module)
             except SyntaxError:
                 continue
+
+
+def kept_arguments(node: Function) -> ast.arguments:
+    """Returns a copy of a function's parameters without those that cannot exist in the sync client."""
+    copy = ast.parse(ast.unparse(node)).body[0]
+    assert isinstance(copy, (ast.FunctionDef, ast.AsyncFunctionDef))
+    kept = [
+        (argument, default)
+        for argument, default in zip(copy.args.kwonlyargs, copy.args.kw_defaults, strict=True)
+        if (node.name, argument.arg) not in LEFT_OUT
+    ]
+    copy.args.kwonlyargs = [argument for argument, _ in kept]
+    copy.args.kw_defaults = [default for _, default in kept]
+    return copy.args
 
 
 def annotations_of(method: Method) -> Iterator[ast.expr]:

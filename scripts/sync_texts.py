@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import textwrap
 
-from scripts.sync_source import PACKAGE, Face, Kind, Untranslatable
+from scripts.sync_source import LEFT_OUT, PACKAGE, Face, Kind, Untranslatable
 
 PACKAGE_DOC = '''"""Sync client of Noosphere: the async client's names and exceptions, for code without an event loop.
 
@@ -92,6 +93,17 @@ def adapted(where: str, doc: str) -> str:
     if "\\" in doc:
         raise Untranslatable(where, "its docstring has a backslash")
     return doc
+
+
+def docstring(where: str, doc: str, depth: int) -> str:
+    """Returns the text of a docstring at a depth of indentation; see :func:`adapted`."""
+    name = where.removeprefix(PACKAGE + ".")
+    text = adapted(where, doc)
+    for function, parameter in LEFT_OUT:
+        if name.endswith("." + function):
+            text = re.sub(rf"\n    {parameter}: .*(\n      .*)*", "", text)
+    end = "\n" if "\n" in text else ""
+    return textwrap.indent(f'"""{text}{end}"""', "    " * depth)
 
 
 def face_text(face: Face) -> str:
