@@ -55,6 +55,7 @@ class Fast:
             "calls": sample.calls,
             "seconds": sample.seconds,
             "cpu_s": sample.generator_cpu_s,
+            "mean_us": sum(sample.latencies_ns) / sample.calls / 1e3,
             "p50_ms": percentile(sample.latencies_ns, 0.5) / 1e6,
             "p99_ms": percentile(sample.latencies_ns, 0.99) / 1e6,
         }

@@ -37,6 +37,8 @@ class Plan:
         cache_pairs: pairs of samples of a near cache and of Redis.
         cache_reads: reads of the cache in one sample.
         redis_gets: GETs in one sample.
+        sync_pairs: pairs of samples of one caller of the sync client and one of the async.
+        sync_calls: calls in one of them.
     """
 
     name: str
@@ -63,6 +65,8 @@ class Plan:
     cache_pairs: int
     cache_reads: int
     redis_gets: int
+    sync_pairs: int
+    sync_calls: int
 
 
 FULL = Plan(
@@ -90,6 +94,8 @@ FULL = Plan(
     cache_pairs=7,
     cache_reads=1_000_000,
     redis_gets=5_000,
+    sync_pairs=9,
+    sync_calls=2_000,
 )
 
 QUICK = Plan(
@@ -117,6 +123,8 @@ QUICK = Plan(
     cache_pairs=3,
     cache_reads=300_000,
     redis_gets=1_000,
+    sync_pairs=3,
+    sync_calls=300,
 )
 
 SMOKE = Plan(
@@ -144,6 +152,8 @@ SMOKE = Plan(
     cache_pairs=1,
     cache_reads=20_000,
     redis_gets=50,
+    sync_pairs=1,
+    sync_calls=8,
 )
 
 PLANS = {plan.name: plan for plan in (FULL, QUICK, SMOKE)}

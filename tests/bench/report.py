@@ -96,6 +96,22 @@ _TABLES = (
         ),
     ),
     _Table(
+        "Calls of the sync client",
+        "One caller, one call after the other, in a thread / in a task; the value is the time of a sync call as a "
+        "share of what it may take. The time is the mean of each sample, over pairs of samples.",
+        ("sync_get", "sync_put"),
+        (
+            _WHAT,
+            ("share (IQR)", _value("{:.2f}")),
+            ("goal", _goal("{:.0f}")),
+            ("µs/call", _pair("sync_us", "async_us", "{:.0f}")),
+            ("client CPU µs/call", _pair("sync_cpu_us", "async_cpu_us", "{:.0f}")),
+            ("p50 ms", _pair("sync_p50_ms", "async_p50_ms", "{:.2f}")),
+            ("p99 ms", _pair("sync_p99_ms", "async_p99_ms", "{:.2f}")),
+            ("pairs of calls", lambda row: f"{row.value.count} of {row.figures['calls']:,.0f}"),
+        ),
+    ),
+    _Table(
         "Near cache",
         "Reads of one key of 256 bytes, while another process writes that key 100 times a second. The time is that of "
         "the reads and of taking in what was written. Redis: `GET` by redis-py asyncio with hiredis, one connection, "
