@@ -175,6 +175,29 @@ def test_a_child_that_drops_a_client_harms_nobody(binary: ServerProcess) -> None
     assert lines == ["status: 0", "j"]
 
 
+def test_a_child_may_drop_what_is_left_of_a_closed_client(binary: ServerProcess) -> None:
+    """The parent still refers to it, so its channel is there to be freed, which would hang in the child."""
+    lines = run(
+        """
+        import gc
+
+        with connect(address, agent=agent) as client:
+            client.private.put("k", 1)
+        held = [client]
+        del client
+
+        def work():
+            held.clear()
+            gc.collect()
+            print("dropped", flush=True)
+
+        fork(work)
+        """,
+        binary,
+    )
+    assert lines == ["dropped", "status: 0"]
+
+
 def test_a_child_that_leaves_the_parents_blocks_closes_nothing(binary: ServerProcess) -> None:
     lines = run(
         """

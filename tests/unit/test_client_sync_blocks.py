@@ -12,7 +12,7 @@ from types import TracebackType
 import pytest
 
 from noosphere.client import ClientClosed
-from noosphere.client.sync._block import Scope
+from noosphere.client.sync._block import BlockTwin, Scope
 from noosphere.client.sync._portal import Portal
 from noosphere.client.sync._process import borrow, give_back
 
@@ -182,6 +182,55 @@ def test_ctrl_c_while_leaving_cuts_it_short(portal: Portal) -> None:
     with pytest.raises(KeyboardInterrupt), Scope(portal, slow(), keep):
         pass
     assert cut.is_set()
+
+
+class Numbers(Manager):
+    """Counts; the caller is interrupted as soon as the first number is there."""
+
+    def __init__(self, caller: int) -> None:
+        super().__init__()
+        self._caller = caller
+        self._next = 0
+
+    def __aiter__(self) -> Numbers:
+        return self
+
+    async def __anext__(self) -> int:
+        self._next += 1
+        if self._next == 1:
+            signal.pthread_kill(self._caller, signal.SIGINT)
+        if self._next == 4:
+            raise StopAsyncIteration
+        return self._next
+
+
+class Counted(BlockTwin[Numbers]):
+    """As the generator writes it."""
+
+    def __enter__(self) -> Counted:
+        self._begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end(error)
+
+    def __iter__(self) -> Counted:
+        return self
+
+    def __next__(self) -> int:
+        found: int = self._advance()
+        return found
+
+
+def test_ctrl_c_loses_no_item_that_was_on_its_way(portal: Portal) -> None:
+    """The interrupt finds the item taken from its source and not yet handed out."""
+    with Counted(portal, Numbers(threading.get_ident())) as numbers:
+        with pytest.raises(KeyboardInterrupt):
+            next(numbers)
+        assert list(numbers) == [1, 2, 3]
+        assert list(numbers) == []
 
 
 def test_a_block_is_for_one_use(portal: Portal) -> None:

@@ -13,8 +13,9 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,7 @@ THREADS = 32
 CALLS = 100
 SECONDS_MAX = 60
 """A bound against hanging."""
+NUMBER: contextvars.ContextVar[int] = contextvars.ContextVar("number")
 
 
 @pytest.fixture
@@ -42,6 +44,32 @@ def loop_threads() -> list[threading.Thread]:
 async def echo(value: object) -> object:
     await asyncio.sleep(0)
     return value
+
+
+def at_once(portal: Portal, calls: Sequence[Callable[[], Coroutine[Any, Any, object]]]) -> list[object]:
+    """Makes calls from a thread each, while the loop is held, so that it takes all of them over in one turn."""
+    held, release = threading.Event(), threading.Event()
+
+    async def hold() -> None:
+        held.set()
+        release.wait()
+
+    def call(number: int) -> object:
+        NUMBER.set(number)
+        return portal.run(calls[number])
+
+    with ThreadPoolExecutor(len(calls) + 1) as pool:
+        holding = pool.submit(portal.run, hold)
+        try:
+            assert held.wait(SECONDS_MAX)
+            waiting = [pool.submit(call, number) for number in range(len(calls))]
+            end = time.monotonic() + SECONDS_MAX
+            while len(portal._waiting) < len(calls) and time.monotonic() < end:
+                time.sleep(0.001)
+        finally:
+            release.set()
+        holding.result()
+        return [done.result() for done in waiting]
 
 
 def test_every_caller_gets_its_own_answer(portal: Portal) -> None:
@@ -71,30 +99,13 @@ def test_every_caller_gets_its_own_answer(portal: Portal) -> None:
 def test_callers_that_wait_at_once_are_begun_in_one_turn_of_the_loop(portal: Portal) -> None:
     """Otherwise the client could not send their calls together."""
     turns: list[str] = []
-    held, release = threading.Event(), threading.Event()
-
-    async def hold() -> None:
-        # The loop itself is held, so that the calls below pile up.
-        held.set()
-        release.wait()
 
     async def count() -> None:
         if not turns:
             asyncio.get_running_loop().call_soon(turns.append, "next turn")
         turns.append("call")
 
-    with ThreadPoolExecutor(THREADS + 1) as pool:
-        holding = pool.submit(portal.run, hold)
-        try:
-            assert held.wait(SECONDS_MAX)
-            waiting = [pool.submit(portal.run, count) for _ in range(THREADS)]
-            end = time.monotonic() + SECONDS_MAX
-            while len(portal._waiting) < THREADS and time.monotonic() < end:
-                time.sleep(0.001)
-        finally:
-            release.set()
-        for done in (holding, *waiting):
-            done.result()
+    assert at_once(portal, [count] * THREADS) == [None] * THREADS
     portal.run(echo, 1)
     assert turns == ["call"] * THREADS + ["next turn"]
 
@@ -177,6 +188,15 @@ def test_context_variables_are_those_of_the_caller(portal: Portal) -> None:
     variable.set("of the caller")
     assert portal.run(read_and_set) == "of the caller"
     assert variable.get() == "of the caller"
+
+
+def test_context_variables_are_each_callers_own(portal: Portal) -> None:
+    """Also if the loop takes over several callers in one turn, which was asked for in the first one's context."""
+
+    async def number() -> int:
+        return NUMBER.get()
+
+    assert at_once(portal, [number] * THREADS) == list(range(THREADS))
 
 
 def test_the_loops_own_thread_cannot_wait_for_itself(portal: Portal) -> None:
