@@ -199,7 +199,7 @@ class Numbers(Manager):
         self._next += 1
         if self._next == 1:
             signal.pthread_kill(self._caller, signal.SIGINT)
-        if self._next == 4:
+        if self._next >= 4:
             raise StopAsyncIteration
         return self._next
 
