@@ -1,7 +1,7 @@
 """The client for Node, made from the protos alone, does with the real server what its page says.
 
 It needs Node, npm and, once, the packages of its lock file. Where these cannot be had the tests are skipped and
-say why; with ``NOOSPHERE_NODE=required`` in the environment, as in CI, they fail instead.
+say why; with ``NODE_CLIENT_TEST=required`` in the environment, as in CI, they fail instead.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ process.exit();
 
 
 def give_up(reason: str) -> NoReturn:
-    if os.environ.get("NOOSPHERE_NODE") == "required":
+    if os.environ.get("NODE_CLIENT_TEST") == "required":
         pytest.fail(reason)
     pytest.skip(reason)
 
