@@ -90,7 +90,7 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "NOOSPHERE_PROTOS": str(ROOT / "protos")}
+    return {**os.environ, "PROTOS_FOLDER": str(ROOT / "protos")}
 
 
 async def test_the_example_does_what_it_says_and_others_see_it(folder: Path, server: ServerProcess) -> None:

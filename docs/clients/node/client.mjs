@@ -7,7 +7,7 @@ import grpc from "@grpc/grpc-js";
 import loader from "@grpc/proto-loader";
 
 const HERE = fileURLToPath(new URL(".", import.meta.url));
-const PROTOS = process.env.NOOSPHERE_PROTOS ?? fileURLToPath(new URL("../../../protos", import.meta.url));
+const PROTOS = process.env.PROTOS_FOLDER ?? fileURLToPath(new URL("../../../protos", import.meta.url));
 const types = loader.loadSync(["noosphere/v1/memory_service.proto", "noosphere/v1/errors.proto", "google_rpc.proto"], {
   includeDirs: [PROTOS, HERE], keepCase: true, longs: String, enums: String, defaults: true, oneofs: true,
 });
