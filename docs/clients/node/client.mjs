@@ -20,7 +20,8 @@ const OPTIONS = {
 const DEADLINE_MS = 10_000;
 const ATTEMPT_MS = 4_000;
 const RETRY_MS_MAX = 1_000;
-const MAY_HAVE_RUN = new Set([grpc.status.UNAVAILABLE, grpc.status.DEADLINE_EXCEEDED]);
+// A server that stops answers CANCELLED to what has reached it and was not begun.
+const MAY_HAVE_RUN = new Set([grpc.status.UNAVAILABLE, grpc.status.DEADLINE_EXCEEDED, grpc.status.CANCELLED]);
 
 const unpack = ({ type_url, value }) => types[type_url.split("/").pop()]?.deserialize(value);
 
@@ -116,7 +117,7 @@ export class Agent {
           if (message.event === "epoch") resume = undefined;
         }
       } catch (error) {
-        if (error.code !== grpc.status.UNAVAILABLE) throw new NoosphereError(error);
+        if (![grpc.status.UNAVAILABLE, grpc.status.CANCELLED].includes(error.code)) throw new NoosphereError(error);
       } finally {
         stream.cancel();
       }

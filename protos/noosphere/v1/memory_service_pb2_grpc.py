@@ -35,6 +35,9 @@ class MemoryServiceStub(object):
     RESOURCE_EXHAUSTED (LIMIT_EXCEEDED), UNAVAILABLE (DRAINING, ENGINE_UNAVAILABLE), UNIMPLEMENTED (NOT_IMPLEMENTED).
     Any write, claim included, that presents a read-set token may return ABORTED (STALE_READ_SET) and
     FAILED_PRECONDITION (UNCHECKABLE_GUARD), as Commit does.
+
+    A server that stops may end calls that it has not begun with CANCELLED and no reason. Like UNAVAILABLE and
+    DEADLINE_EXCEEDED, it is to be tried again with the same request id.
     """
 
     def __init__(self, channel):
@@ -180,6 +183,9 @@ class MemoryServiceServicer(object):
     RESOURCE_EXHAUSTED (LIMIT_EXCEEDED), UNAVAILABLE (DRAINING, ENGINE_UNAVAILABLE), UNIMPLEMENTED (NOT_IMPLEMENTED).
     Any write, claim included, that presents a read-set token may return ABORTED (STALE_READ_SET) and
     FAILED_PRECONDITION (UNCHECKABLE_GUARD), as Commit does.
+
+    A server that stops may end calls that it has not begun with CANCELLED and no reason. Like UNAVAILABLE and
+    DEADLINE_EXCEEDED, it is to be tried again with the same request id.
     """
 
     def Get(self, request, context):
@@ -516,6 +522,9 @@ class MemoryService(object):
     RESOURCE_EXHAUSTED (LIMIT_EXCEEDED), UNAVAILABLE (DRAINING, ENGINE_UNAVAILABLE), UNIMPLEMENTED (NOT_IMPLEMENTED).
     Any write, claim included, that presents a read-set token may return ABORTED (STALE_READ_SET) and
     FAILED_PRECONDITION (UNCHECKABLE_GUARD), as Commit does.
+
+    A server that stops may end calls that it has not begun with CANCELLED and no reason. Like UNAVAILABLE and
+    DEADLINE_EXCEEDED, it is to be tried again with the same request id.
     """
 
     @staticmethod

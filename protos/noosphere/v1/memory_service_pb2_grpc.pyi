@@ -36,6 +36,9 @@ class MemoryServiceStub:
     RESOURCE_EXHAUSTED (LIMIT_EXCEEDED), UNAVAILABLE (DRAINING, ENGINE_UNAVAILABLE), UNIMPLEMENTED (NOT_IMPLEMENTED).
     Any write, claim included, that presents a read-set token may return ABORTED (STALE_READ_SET) and
     FAILED_PRECONDITION (UNCHECKABLE_GUARD), as Commit does.
+
+    A server that stops may end calls that it has not begun with CANCELLED and no reason. Like UNAVAILABLE and
+    DEADLINE_EXCEEDED, it is to be tried again with the same request id.
     """
 
     @_typing.overload
@@ -129,6 +132,9 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     RESOURCE_EXHAUSTED (LIMIT_EXCEEDED), UNAVAILABLE (DRAINING, ENGINE_UNAVAILABLE), UNIMPLEMENTED (NOT_IMPLEMENTED).
     Any write, claim included, that presents a read-set token may return ABORTED (STALE_READ_SET) and
     FAILED_PRECONDITION (UNCHECKABLE_GUARD), as Commit does.
+
+    A server that stops may end calls that it has not begun with CANCELLED and no reason. Like UNAVAILABLE and
+    DEADLINE_EXCEEDED, it is to be tried again with the same request id.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -218,6 +224,9 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
     RESOURCE_EXHAUSTED (LIMIT_EXCEEDED), UNAVAILABLE (DRAINING, ENGINE_UNAVAILABLE), UNIMPLEMENTED (NOT_IMPLEMENTED).
     Any write, claim included, that presents a read-set token may return ABORTED (STALE_READ_SET) and
     FAILED_PRECONDITION (UNCHECKABLE_GUARD), as Commit does.
+
+    A server that stops may end calls that it has not begun with CANCELLED and no reason. Like UNAVAILABLE and
+    DEADLINE_EXCEEDED, it is to be tried again with the same request id.
     """
 
     @_abc_1.abstractmethod
