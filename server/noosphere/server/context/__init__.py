@@ -1,0 +1,1 @@
+"""Context: what one model call gets to see, within its budget, and why."""

@@ -1,0 +1,1 @@
+"""Drivers of the model ports: tokenizers and summarisers."""

@@ -1,0 +1,92 @@
+"""The ports behind which models stand: counting tokens, and making summaries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+
+class Tokenizer(Protocol):
+    """Counts tokens as one vocabulary does. Never calls a network; a pure function of its text."""
+
+    @property
+    def name(self) -> str:
+        """The vocabulary's name, e.g. ``o200k_base``."""
+        ...
+
+    @property
+    def exact(self) -> bool:
+        """Whether counts are the vocabulary's own; otherwise they are an upper estimate."""
+        ...
+
+    def count(self, text: str) -> int:
+        """Returns how many tokens ``text`` has; text that looks like a special token is text."""
+        ...
+
+    def cut(self, text: str, tokens_max: int) -> str:
+        """Returns the longest beginning of ``text`` with at most ``tokens_max`` tokens, whole characters only."""
+        ...
+
+
+class ChosenTokenizer(NamedTuple):
+    """A tokenizer, and whether it stands in for one that is not known."""
+
+    tokenizer: Tokenizer
+    fallback: bool
+
+
+class Tokenizers(Protocol):
+    """Finds the tokenizer for a vocabulary or a model."""
+
+    def named(self, name: str) -> Tokenizer:
+        """Returns a vocabulary's tokenizer.
+
+        Raises:
+            Refusal: INVALID_FIELD, listing the known names.
+        """
+        ...
+
+    def for_model(self, model: str) -> ChosenTokenizer:
+        """Returns the tokenizer of a model; for an unknown one the stated fallback, marked as such."""
+        ...
+
+
+class SummaryText(NamedTuple):
+    """What a summariser makes of messages; see ``sessions.types.Summary`` for the fields."""
+
+    goals: tuple[str, ...] = ()
+    decisions: tuple[str, ...] = ()
+    open_questions: tuple[str, ...] = ()
+    entities: tuple[str, ...] = ()
+    narrative: str = ""
+
+
+class SourceMessage(NamedTuple):
+    """One message as a summariser gets it: role, author and text, a tool call's name and arguments included."""
+
+    role: str
+    author: str
+    text: str
+
+
+class SummariserError(Exception):
+    """No summary was made; the sources are untouched."""
+
+
+class Summariser(Protocol):
+    """Makes one rolling summary out of the previous one and the messages after it."""
+
+    @property
+    def name(self) -> str:
+        """What stands in a summary's ``producer``."""
+        ...
+
+    async def summarise(
+        self, previous: SummaryText | None, messages: Sequence[SourceMessage], tokens_max: int
+    ) -> SummaryText:
+        """Returns a summary of at most about ``tokens_max`` tokens that stands for all that is given.
+
+        Raises:
+            SummariserError: the model was slow, wrong or away, or its budget is spent.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""Sessions: transcripts, turns, tool calls and checkpoints, all of it records of the session's namespace."""
