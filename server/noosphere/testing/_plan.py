@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from noosphere.consistency import Reason, Refusal
 from noosphere.v1 import memory_service_pb2 as pb
@@ -87,6 +87,9 @@ class Interference:
         return f"{self.rival} coming before a write of {self.key!r} in {self.namespace}"
 
 
+Waiting = TypeVar("Waiting", Delay, LostReply)
+
+
 class Plan:
     """Faults that have not happened yet.
 
@@ -140,7 +143,7 @@ class Plan:
         """
         if call.agent in self.rivals:
             return
-        for delay in self._due(self._delays, call):
+        if (delay := _take(self._delays, call)) is not None:
             await self._clock.wait(self._stopping, delay.seconds, call=call)
             if self._stopping.done():
                 raise Refusal(Reason.DRAINING, "the server stops; the call was held back until then")
@@ -160,14 +163,17 @@ class Plan:
         Raises:
             Refusal: ENGINE_UNAVAILABLE in place of a reply that is lost.
         """
-        if call.agent not in self.rivals and self._due(self._lost, call):
+        if call.agent not in self.rivals and _take(self._lost, call) is not None:
             # To a client this is what a connection that breaks is: nobody knows whether the call was executed.
             raise Refusal(Reason.ENGINE_UNAVAILABLE, "the reply was lost, as the test wished")
 
-    def _due(self, faults: list[Any], call: Call) -> list[Any]:
-        found = [fault for fault in faults if fault.which.take(call)][:1]
-        faults[:] = [fault for fault in faults if fault.which.left]
-        return found
+
+def _take(faults: list[Waiting], call: Call) -> Waiting | None:
+    """Returns the first fault that is meant for a call, which only that one has then met."""
+    # Lazily: whoever is asked after the first would count the call as met, and never happen.
+    found = next((fault for fault in faults if fault.which.take(call)), None)
+    faults[:] = [fault for fault in faults if fault.which.left]
+    return found
 
 
 def _written(method: str, request: Any) -> Iterator[tuple[str, str]]:
