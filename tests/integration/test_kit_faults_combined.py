@@ -39,7 +39,7 @@ async def test_a_call_meets_one_delay_and_leaves_the_next_to_the_next_call(srv: 
     assert not second.done()
     await srv.advance(2)
     await second
-    assert srv.faults.unmet == ()
+    assert not srv.faults.unmet
 
 
 async def test_a_call_loses_one_reply_and_leaves_the_next_loss_to_the_next_attempt(srv: Server) -> None:
