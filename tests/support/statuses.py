@@ -38,13 +38,14 @@ _DETAIL_OF: Mapping[Reason, type[Message]] = {
     Reason.ACKED_WRITES_LOST: errors_pb2.LostRevisionsDetail,
     Reason.VALUE_TOO_LARGE: errors_pb2.LimitDetail,
     Reason.LIMIT_EXCEEDED: errors_pb2.LimitDetail,
+    Reason.BUDGET_TOO_SMALL: errors_pb2.LimitDetail,
     Reason.COMPACTED: errors_pb2.LogRangeDetail,
     Reason.FUTURE_REVISION: errors_pb2.LogRangeDetail,
     Reason.STALE_READ_SET: errors_pb2.StaleReadSetDetail,
 }
 """The typed detail that ``errors.proto`` promises for a reason."""
 
-_WITH_HEAD = frozenset(_DETAIL_OF) - {Reason.VALUE_TOO_LARGE, Reason.LIMIT_EXCEEDED} | {
+_WITH_HEAD = frozenset(_DETAIL_OF) - {Reason.VALUE_TOO_LARGE, Reason.LIMIT_EXCEEDED, Reason.BUDGET_TOO_SMALL} | {
     Reason.MERGE_TYPE_MISMATCH,
     Reason.NAMESPACE_DELETED,
     Reason.STALE_FENCE,

@@ -10,6 +10,7 @@ from tests.unit.client_support import Fault
 import noosphere.client as client
 from noosphere.client import (
     AckedWritesLost,
+    BudgetTooSmall,
     Compacted,
     Conflict,
     LimitExceeded,
@@ -105,6 +106,9 @@ def test_limits_and_floors_are_told() -> None:
     large = raised(Reason.VALUE_TOO_LARGE, errors_pb2.LimitDetail(field="value", actual=2000, limit=1024))
     assert isinstance(large, ValueTooLarge)
     assert (large.field, large.actual, large.limit) == ("value", 2000, 1024)
+    small = raised(Reason.BUDGET_TOO_SMALL, errors_pb2.LimitDetail(field="budget_tokens", actual=900, limit=500))
+    assert isinstance(small, BudgetTooSmall)
+    assert (small.needed, small.limit) == (900, 500)
     compacted = raised(Reason.COMPACTED, errors_pb2.LogRangeDetail(requested=1, floor=5))
     assert isinstance(compacted, Compacted)
     assert compacted.floor == 5
@@ -149,6 +153,14 @@ UNKNOWN_AFTER_DOUBT = {
     Reason.LIMIT_EXCEEDED,
     Reason.DRAINING,
     Reason.ENGINE_UNAVAILABLE,
+    Reason.SESSION_NOT_FOUND,
+    Reason.ENTRY_NOT_FOUND,
+    Reason.SESSION_EXISTS,
+    Reason.SESSION_CLOSED,
+    Reason.TURN_NOT_OPEN,
+    Reason.CALLS_PENDING,
+    Reason.TRANSCRIPT_MOVED,
+    Reason.TOOL_RESULT_SUPERSEDED,
 }
 
 

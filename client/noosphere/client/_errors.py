@@ -13,7 +13,9 @@
     │   ├── TransactionFailed           which parts failed, each with its own error
     │   ├── StaleRead                   what was read changed before the decision was written
     │   ├── ClaimLost                   somebody else may have the task; nothing was written
-    │   └── Contention                  the server gave up deciding against ever newer records
+    │   ├── Contention                  the server gave up deciding against ever newer records
+    │   ├── TranscriptMoved             the session has a newer message than the expected last one
+    │   └── ToolResultSuperseded        the tool call already has its result, or none is wanted any more
     ├── FailedPrecondition              change the request
     │   ├── AgentActive                 another incarnation of this agent is alive
     │   ├── StaleIncarnation            this incarnation has ended: connect again
@@ -22,15 +24,22 @@
     │   ├── NamespaceDeleted            ensure_namespace() opens it again
     │   ├── UncheckableGuard            a guard outside the written namespace can only be checked
     │   ├── NoConflict                  there is nothing to resolve
-    │   └── CrossNamespace              a transaction spans one namespace
+    │   ├── CrossNamespace              a transaction spans one namespace
+    │   ├── SessionExists               a session of this id is there, with other settings
+    │   ├── SessionClosed               the session is closed: read it, or fork it
+    │   ├── TurnNotOpen                 the turn has not begun, or has ended
+    │   └── CallsPending                tool calls are under way that the call does not say what to do with
     ├── InvalidArgument                 change the request
     │   ├── ValueTooLarge
     │   ├── RequestIdReused
-    │   └── InvalidPageToken
+    │   ├── InvalidPageToken
+    │   └── BudgetTooSmall              what must be in the context does not fit its budget
     ├── OutOfRange
     │   ├── Compacted                   the log no longer reaches back so far
     │   └── FutureRevision              the revision was never issued
     ├── NotFound
+    │   ├── SessionNotFound
+    │   └── EntryNotFound               no such message, tool call, checkpoint or context
     ├── PermissionDenied
     ├── LimitExceeded                   a capacity is exhausted
     │   └── SlowConsumer                a watch was read too slowly
@@ -164,6 +173,18 @@ class Contention(Aborted):
     default_reason = "CONTENTION"
 
 
+class TranscriptMoved(Aborted):
+    """The session's newest message is not the expected one: read what came, and decide again."""
+
+    default_reason = "TRANSCRIPT_MOVED"
+
+
+class ToolResultSuperseded(Aborted):
+    """The tool call has its result from another attempt, or its late result is refused; nothing was written."""
+
+    default_reason = "TOOL_RESULT_SUPERSEDED"
+
+
 class FailedPrecondition(NoosphereError):
     """The request cannot succeed as it is."""
 
@@ -206,6 +227,30 @@ class CrossNamespace(FailedPrecondition):
     """A transaction named two namespaces."""
 
 
+class SessionExists(FailedPrecondition):
+    """A session with this id was opened before, with other settings."""
+
+    default_reason = "SESSION_EXISTS"
+
+
+class SessionClosed(FailedPrecondition):
+    """The session is closed and takes nothing more; it can be read and forked until it is purged."""
+
+    default_reason = "SESSION_CLOSED"
+
+
+class TurnNotOpen(FailedPrecondition):
+    """The turn has not begun, or has ended."""
+
+    default_reason = "TURN_NOT_OPEN"
+
+
+class CallsPending(FailedPrecondition):
+    """Tool calls are under way, and the request does not say what becomes of them."""
+
+    default_reason = "CALLS_PENDING"
+
+
 class InvalidArgument(NoosphereError):
     """A field of the request is malformed; the message names field, value and limit."""
 
@@ -236,6 +281,19 @@ class InvalidPageToken(InvalidArgument):
     """The page token is damaged or belongs to a request with other arguments."""
 
 
+class BudgetTooSmall(InvalidArgument):
+    """Hard constraints, the current input and the newest messages alone exceed the context's budget.
+
+    Attributes:
+        needed: tokens that they need, 0 if not told.
+        limit: tokens that the budget allows.
+    """
+
+    default_reason = "BUDGET_TOO_SMALL"
+    needed = 0
+    limit = 0
+
+
 class OutOfRange(NoosphereError):
     """A revision lies outside what the server can serve."""
 
@@ -259,10 +317,22 @@ class FutureRevision(OutOfRange):
 
 
 class NotFound(NoosphereError):
-    """There is no such namespace."""
+    """There is no such namespace, unless a class below says what."""
 
     default_reason = "NAMESPACE_NOT_FOUND"
     default_code = "NOT_FOUND"
+
+
+class SessionNotFound(NotFound):
+    """There is no session of this id, or it was purged."""
+
+    default_reason = "SESSION_NOT_FOUND"
+
+
+class EntryNotFound(NotFound):
+    """The session has no such message, tool call or checkpoint, or the context is no longer kept."""
+
+    default_reason = "ENTRY_NOT_FOUND"
 
 
 class PermissionDenied(NoosphereError):

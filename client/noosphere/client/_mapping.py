@@ -24,6 +24,8 @@ OTHERS: dict[str, type[NoosphereError]] = {
     Reason.STALE_READ_SET: StaleRead,
     Reason.CLAIM_LOST: e.ClaimLost,
     Reason.CONTENTION: e.Contention,
+    Reason.TRANSCRIPT_MOVED: e.TranscriptMoved,
+    Reason.TOOL_RESULT_SUPERSEDED: e.ToolResultSuperseded,
     Reason.MERGE_TYPE_MISMATCH: e.MergeTypeMismatch,
     Reason.NAMESPACE_DELETED: e.NamespaceDeleted,
     Reason.CROSS_NAMESPACE: e.CrossNamespace,
@@ -32,13 +34,20 @@ OTHERS: dict[str, type[NoosphereError]] = {
     Reason.AGENT_ACTIVE: e.AgentActive,
     Reason.STALE_INCARNATION: e.StaleIncarnation,
     Reason.STALE_FENCE: e.StaleFence,
+    Reason.SESSION_EXISTS: e.SessionExists,
+    Reason.SESSION_CLOSED: e.SessionClosed,
+    Reason.TURN_NOT_OPEN: e.TurnNotOpen,
+    Reason.CALLS_PENDING: e.CallsPending,
     Reason.INVALID_FIELD: e.InvalidArgument,
     Reason.VALUE_TOO_LARGE: e.ValueTooLarge,
     Reason.REQUEST_ID_REUSED: e.RequestIdReused,
     Reason.INVALID_PAGE_TOKEN: e.InvalidPageToken,
+    Reason.BUDGET_TOO_SMALL: e.BudgetTooSmall,
     Reason.COMPACTED: e.Compacted,
     Reason.FUTURE_REVISION: e.FutureRevision,
     Reason.NAMESPACE_NOT_FOUND: e.NotFound,
+    Reason.SESSION_NOT_FOUND: e.SessionNotFound,
+    Reason.ENTRY_NOT_FOUND: e.EntryNotFound,
     Reason.NOT_IMPLEMENTED: e.Unimplemented,
     Reason.LIMIT_EXCEEDED: e.LimitExceeded,
     Reason.SLOW_CONSUMER: e.SlowConsumer,
@@ -76,6 +85,15 @@ _SILENT_ABOUT_EARLIER = frozenset(
         Reason.LIMIT_EXCEEDED,
         Reason.DRAINING,
         Reason.ENGINE_UNAVAILABLE,
+        # Decided by the state of the session, which the earlier attempt itself may have brought about.
+        Reason.SESSION_NOT_FOUND,
+        Reason.ENTRY_NOT_FOUND,
+        Reason.SESSION_EXISTS,
+        Reason.SESSION_CLOSED,
+        Reason.TURN_NOT_OPEN,
+        Reason.CALLS_PENDING,
+        Reason.TRANSCRIPT_MOVED,
+        Reason.TOOL_RESULT_SUPERSEDED,
     }
 )
 # The server has these from its own refusal, not from a failure half way.
@@ -166,6 +184,8 @@ def _fill(error: NoosphereError, failure: Failure, namespace: str) -> None:
     detail = failure.detail
     if isinstance(error, e.ValueTooLarge) and isinstance(detail, errors_pb2.LimitDetail):
         error.field, error.actual, error.limit = detail.field, detail.actual, detail.limit
+    elif isinstance(error, e.BudgetTooSmall) and isinstance(detail, errors_pb2.LimitDetail):
+        error.needed, error.limit = detail.actual, detail.limit
     elif isinstance(error, e.AckedWritesLost) and isinstance(detail, errors_pb2.LostRevisionsDetail):
         # `from` is a keyword here.
         error.namespace, error.lost_after, error.lost_through = detail.namespace, getattr(detail, "from"), detail.to
