@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from noosphere.client import (
     Increment,
     Key,
     NamespacePolicy,
+    NoosphereError,
     PreconditionRequired,
     Put,
     Record,
@@ -346,3 +348,24 @@ async def test_a_call_that_is_held_back_does_not_hold_up_a_restart(srv: Server, 
     written = await put
     assert written.applied is not None
     assert not written.applied.replayed
+
+
+@pytest.mark.parametrize("coalesce", [True, False], ids=["pipelined", "unary"])
+@pytest.mark.parametrize("request_id", [None, str(uuid.uuid5(uuid.NAMESPACE_DNS, SPACE))], ids=["number", "uuid"])
+async def test_no_late_attempt_is_executed_after_the_server_has_forgotten_the_first(
+    request_id: str | None, coalesce: bool
+) -> None:
+    """Every attempt is 11 minutes on its way, and the reply to the first one gets lost."""
+    async with (
+        server(allow_unmet_faults=True) as srv,
+        connect(srv.address, agent="planner-0", coalesce=coalesce) as client,
+    ):
+        srv.faults.drop_reply(method="Merge")
+        srv.faults.delay(660, 2, method="Merge")
+        count = client.namespace(SPACE).key("count")
+        adding = asyncio.create_task(count.increment(1, request_id=request_id, timeout=24 * 3600))
+        await srv.advance(3600)
+        with pytest.raises(NoosphereError, match="not repeated: ") as caught:
+            await adding
+        assert caught.value.outcome == "unknown"
+        assert (await count.read()).value == 1

@@ -192,6 +192,46 @@ async def test_a_decided_retry_is_certain(transport: Transport) -> None:
     assert caught.value.outcome == "not_applied"
 
 
+UUID = "a987fbc9-4bed-3078-cf07-9141ba07c9f3"
+
+
+@pytest.mark.parametrize(("request_id", "forgotten_after"), [(None, 600.0), (UUID, 120.0)], ids=["number", "uuid"])
+@pytest.mark.parametrize("code", ["DEADLINE_EXCEEDED", "UNAVAILABLE"])
+async def test_a_call_in_doubt_is_not_repeated_once_the_server_may_have_forgotten_it(
+    transport: Transport, code: str, request_id: str | None, forgotten_after: float
+) -> None:
+    """A deadline of a day is longer than the server remembers: a late attempt would be executed once more."""
+    transport.timeout = 24 * 3600.0
+    transport.retry = dataclasses.replace(transport.retry, attempts_max=10_000)
+    method = Attempts(transport, *[Fault(code)] * 10_000)
+    began = transport.clock()
+    with pytest.raises((DeadlineExceeded, Unavailable), match="not repeated: the server may soon forget") as caught:
+        await put(transport, method, request_id=request_id)
+    assert caught.value.outcome == "unknown"
+    assert len(method.ids) > 1
+    # Every attempt has also ended by then, and nobody has given up without need.
+    assert forgotten_after * 0.75 < transport.clock() - began < forgotten_after * 0.95
+
+
+async def test_the_time_of_a_call_in_doubt_begins_with_the_attempt_that_may_have_been_executed(
+    transport: Transport,
+) -> None:
+    """A refusal is certain, so however long a server has no room, the call may wait for it."""
+    transport.timeout = 24 * 3600.0
+    refused = Fault(reason="LIMIT_EXCEEDED", retry_delay=100.0)
+    method = Attempts(transport, *[refused] * 20, Fault("UNAVAILABLE"), Fault("UNAVAILABLE"))
+    began = transport.clock()
+    assert (await put(transport, method)).applied.revision == 5
+    assert transport.clock() - began > 2_000.0
+    assert len(set(method.ids)) == 1
+
+
+async def test_reads_are_repeated_until_their_deadline(transport: Transport) -> None:
+    method = Attempts(transport, *[Fault("DEADLINE_EXCEEDED")] * 3)
+    await transport.read(method, ms.PutRequest(), timeout=24 * 3600.0, namespace="shared/x")
+    assert method.timeouts[0] == 12 * 3600.0
+
+
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "5", True])
 async def test_a_timeout_is_a_positive_number(transport: Transport, timeout: float) -> None:
     with pytest.raises(InvalidArgument, match="timeout: "):

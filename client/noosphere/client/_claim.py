@@ -95,7 +95,7 @@ class Claim(Generic[T]):
         Raises:
             ClaimLost: somebody else may have the task; nothing was written.
             NoosphereError: anything else. After an ``unknown`` outcome, complete again with the same
-                result: if the first one was applied, that is what it reports.
+                result within 9 minutes: if the first one was applied, that is what it reports.
         """
         payload = JSON.encode(result, "result") if result is not None else None
         async with self._lock:
@@ -184,10 +184,14 @@ class Claim(Generic[T]):
     def _completion_ticket(self, payload: Payload | None) -> RequestTicket:
         # A completion whose outcome is unknown keeps its id, so completing again is answered by the
         # first one's success instead of "already completed".
+        transport = self._space.transport
         if self._completion is not None and self._completion[1] == payload:
-            return self._completion[0]
+            ticket = self._completion[0]
+            # An id that the server may have forgotten proves nothing; the fence still lets nobody complete twice.
+            if transport.clock() < ticket.repeatable_until(transport.clock()):
+                return ticket
         self._close_completion()
-        ticket = self._space.transport.ticket()
+        ticket = transport.ticket()
         self._completion = (ticket, payload)
         return ticket
 

@@ -19,13 +19,14 @@ from ._acked import AckedCommit, AckedWrite, Again, Part
 from ._errors import AckedWritesLost, DeadlineExceeded, NoosphereError, NotKept, TransactionFailed
 from ._record import Applied, to_applied
 from ._refused import Attempt
+from ._sequence import UUID_SECONDS_MAX
 from ._space import Space
 from ._transport import Transport
 from ._values import JSON
 from ._wire import from_context, span_seconds, to_context, to_payload
 
-AGAIN_SECONDS_MAX = 100.0
-"""How long the server certainly answers a request id that it has executed (it remembers them for 2 minutes)."""
+AGAIN_SECONDS_MAX = UUID_SECONDS_MAX
+"""How long after its first attempt a lost call may be sent again under the id of that attempt."""
 
 
 class Resubmitted(NamedTuple):
@@ -134,6 +135,8 @@ class _Call:
 
     async def _execute(self, again: Again, timeout: float | None) -> tuple[int, tuple[Applied, ...]]:
         space = self._space
+        left = again.sent_at + AGAIN_SECONDS_MAX - space.transport.clock()
+        timeout = min(space.transport.deadline(timeout), max(left, 0.001))
         if isinstance(again.request, ms.CommitRequest):
             reply: ms.CommitResponse
             reply, call_id = await space.tell(space.transport.stub.Commit, again.request, again.request_id, timeout)

@@ -10,12 +10,19 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 
+from noosphere.consistency.limits import CLIENT_REQUEST_AGE_MS, UUID_REQUEST_AGE_MS
 from noosphere.v1 import types_pb2 as pb
 
 from ._errors import InvalidArgument
 
 WINDOW_MAX = 960
 """Numbers between the oldest open call and the newest; the server keeps at most 1,024 per client."""
+
+# A minute, and 20 s, are left for a request that is on its way for long.
+SEQUENCE_SECONDS_MAX = CLIENT_REQUEST_AGE_MS / 1000 - 60
+"""How long a call with a number may be repeated; the server forgets an applied one after 10 minutes."""
+UUID_SECONDS_MAX = UUID_REQUEST_AGE_MS / 1000 - 20
+"""How long a call with a UUID may be repeated; the server forgets an applied one after 2 minutes."""
 
 
 class Sequencer:
@@ -53,14 +60,34 @@ class Sequencer:
 
 
 class RequestTicket:
-    """The id of one mutating call, the same for all its attempts."""
+    """The id of one mutating call, the same for all its attempts.
 
-    __slots__ = ("_sequence", "_sequencer", "_uuid")
+    Attributes:
+        doubtful_since: when the first attempt was sent that may have been executed although it failed, on the
+            client's clock in seconds; None if there was none.
+    """
+
+    __slots__ = ("_sequence", "_sequencer", "_uuid", "doubtful_since")
 
     def __init__(self, sequencer: Sequencer | None, sequence: int, uuid_text: str) -> None:
         self._sequencer = sequencer
         self._sequence = sequence
         self._uuid = uuid_text
+        self.doubtful_since: float | None = None
+
+    @property
+    def seconds_max(self) -> float:
+        """For how long the server certainly knows an attempt that it has executed."""
+        return UUID_SECONDS_MAX if self._sequencer is None else SEQUENCE_SECONDS_MAX
+
+    def doubt(self, sent: float) -> None:
+        """Takes note of an attempt that may have been executed, and of when it was sent."""
+        if self.doubtful_since is None:
+            self.doubtful_since = sent
+
+    def repeatable_until(self, sent: float) -> float:
+        """Returns until when to repeat the call if the attempt ``sent`` then turns out to be in doubt, in seconds."""
+        return (sent if self.doubtful_since is None else self.doubtful_since) + self.seconds_max
 
     def wire(self) -> pb.RequestId:
         """Returns the id as sent."""

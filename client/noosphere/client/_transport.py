@@ -164,7 +164,7 @@ class Transport:
             request.call.request_id.CopyFrom(held.wire())
             call_id = held.describe(self.actor_name)
             reply = await self.invoke(
-                method, request, timeout=seconds + wait, namespace=namespace, request_id=call_id, wait=wait
+                method, request, timeout=seconds + wait, namespace=namespace, request_id=call_id, wait=wait, ticket=held
             )
             self.progress.answered(namespace, reply)
             return reply, call_id
@@ -189,21 +189,34 @@ class Transport:
         namespace: str = "",
         request_id: str | None = None,
         wait: float = 0.0,
+        ticket: RequestTicket | None = None,
     ) -> Reply:
         """Sends a call and repeats it while that is safe and the deadline allows.
+
+        Args:
+            method: the stub's method.
+            request: its request.
+            timeout: the deadline, in seconds.
+            namespace: the namespace, for messages.
+            request_id: the id of a mutating call, for messages; None if the call changes nothing.
+            wait: how long the server is asked to wait, in seconds.
+            ticket: the id that the request carries. An attempt that may have been executed is repeated only as
+                long as the server certainly knows that id, however long the deadline.
 
         Raises:
             NoosphereError: the last failure.
         """
-        end = self.clock() + timeout
+        began = self.clock()
+        end = began + timeout
         attempts = 0
-        doubt = False
+        doubt = ticket is not None and ticket.doubtful_since is not None
         while True:
             self.check_open(request_id, doubt=doubt)
             sent = self.clock()
+            until = end if ticket is None else min(end, ticket.repeatable_until(sent))
             attempts += 1
             try:
-                reply = await method(request, timeout=self.retry.attempt_timeout(max(end - sent, 0.001), wait))
+                reply = await method(request, timeout=self.retry.attempt_timeout(max(until - sent, 0.001), wait))
             except grpc.aio.AioRpcError as error:
                 failure = read_failure(error)
             except AttemptFailed as attempt:
@@ -212,6 +225,8 @@ class Transport:
                     method = attempt.unary
                     continue
             except asyncio.CancelledError:
+                if ticket is not None:
+                    ticket.doubt(sent)
                 self.reraise_cancelled(request_id)
             except grpc.aio.UsageError as error:
                 outcome: Outcome = "unknown" if doubt and request_id is not None else "not_applied"
@@ -220,12 +235,20 @@ class Transport:
                 if sent > self.renewed_at:
                     self.renewed_at = sent
                 return reply
+            if is_ambiguous(failure):
+                doubt = True
+                if ticket is not None:
+                    ticket.doubt(sent)
+            if not doubt:
+                until = end
             delay = None
             if _repeatable(failure):
-                delay = self.retry.next_delay(attempts, end - self.clock(), failure.retry_delay)
+                delay = self.retry.next_delay(attempts, until - self.clock(), failure.retry_delay)
             if delay is None:
-                raise self._error(failure, request_id, doubt, attempts, timeout, namespace)
-            doubt = doubt or is_ambiguous(failure)
+                last = self._error(failure, request_id, doubt, attempts, until - began, namespace)
+                if until < end and _repeatable(failure):
+                    last.message += "; not repeated: the server may soon forget whether it has executed the call"
+                raise last
             LOG.debug("attempt %d of %s failed: %s: %s", attempts, request_id, failure.code, failure.message)
             await self.sleep(delay)
 

@@ -413,7 +413,7 @@ class Claim(Twin[aio.Claim[T]], Generic[T]):
         Raises:
             ClaimLost: somebody else may have the task; nothing was written.
             NoosphereError: anything else. After an ``unknown`` outcome, complete again with the same
-                result: if the first one was applied, that is what it reports.
+                result within 9 minutes: if the first one was applied, that is what it reports.
         """
         return Record(
             self._portal, self._portal.run(self._inner.complete, result, request_id=request_id, timeout=timeout)
