@@ -83,6 +83,14 @@ def test_what_does_not_fit_goes_from_the_end() -> None:
     assert paragraph.endswith("Read it again before you decide.")
 
 
+@pytest.mark.parametrize("key_bytes", range(1, 40, 2))
+def test_conflicts_do_not_push_out_that_it_is_to_be_read_again(key_bytes: int) -> None:
+    refused = VersionMismatch("message", namespace="shared/x", key="k" * key_bytes, codec=JSON, mine=JSON.encode(1))
+    entry = StaleEntry("shared/x", "plan", False, 5, 9)
+    paragraph = Notes((entry,), (refused,) * 3, "shared/x", refused=True).explain(100)
+    assert paragraph.endswith("Read it again before you decide.")
+
+
 def test_conflicts_are_explained_too() -> None:
     theirs = Record(SPACE, JSON, live_record("plan", b'"theirs"'), 9)
     conflict: Conflict[Any] = VersionMismatch(

@@ -81,7 +81,8 @@ class Notes:
             found.append(Sentence("", self._told(entry), ".", rank, cut=True))
         for conflict in self.conflicts:
             found += [replace(s, optional=2 if not s.optional else 50 + s.optional) for s in conflict._sentences()]
-        found.append(Sentence("Read it again before you decide.", None, "", 2))
+        # What to do is more than any detail of why: no number of conflicts may push it out.
+        found.append(Sentence("Read it again before you decide.", None, "", 1))
         return found
 
     def _told(self, entry: StaleEntry) -> str:
