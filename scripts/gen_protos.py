@@ -29,7 +29,7 @@ def generate(out: Path) -> list[Path]:
     )
     made = sorted(p for pattern in PATTERNS for p in (out / PACKAGE).glob(pattern))
     # A .proto without services gets an empty grpc module; nobody imports it.
-    return [p for p in made if "_pb2_grpc" not in p.name or p.name.startswith(("memory", "admin"))]
+    return [p for p in made if "_pb2_grpc" not in p.name or "_service_pb2_grpc" in p.name]
 
 
 def main() -> int:

@@ -10,6 +10,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from noosphere.v1 import session_service_pb2 as _session_service_pb2
 from noosphere.v1 import types_pb2 as _types_pb2
 import builtins as _builtins
 import sys
@@ -999,6 +1000,7 @@ class Operation(_message.Message):
     PUT_FIELD_NUMBER: _builtins.int
     DELETE_FIELD_NUMBER: _builtins.int
     MERGE_FIELD_NUMBER: _builtins.int
+    APPEND_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def put(self) -> Global___PutOperation:
         """Write a key."""
@@ -1011,22 +1013,51 @@ class Operation(_message.Message):
     def merge(self) -> Global___MergeOperation:
         """Apply a merge operation."""
 
+    @_builtins.property
+    def append(self) -> Global___AppendOperation:
+        """Append a message to a session's transcript; only in Commit and Transact on `sessions/<id>`."""
+
     def __init__(
         self,
         *,
         put: Global___PutOperation | None = ...,
         delete: Global___DeleteOperation | None = ...,
         merge: Global___MergeOperation | None = ...,
+        append: Global___AppendOperation | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["delete", b"delete", "kind", b"kind", "merge", b"merge", "put", b"put"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["append", b"append", "delete", b"delete", "kind", b"kind", "merge", b"merge", "put", b"put"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delete", b"delete", "kind", b"kind", "merge", b"merge", "put", b"put"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["append", b"append", "delete", b"delete", "kind", b"kind", "merge", b"merge", "put", b"put"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["put", "delete", "merge"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["put", "delete", "merge", "append"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
 Global___Operation: _TypeAlias = Operation  # noqa: Y015
+
+@_typing.final
+class AppendOperation(_message.Message):
+    """Appends a message to the transcript of the session whose namespace is written."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def message(self) -> _session_service_pb2.Message:
+        """The message. If its id is known, nothing is appended."""
+
+    def __init__(
+        self,
+        *,
+        message: _session_service_pb2.Message | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendOperation: _TypeAlias = AppendOperation  # noqa: Y015
 
 @_typing.final
 class TransactRequest(_message.Message):
@@ -2082,6 +2113,7 @@ class CommitRequest(_message.Message):
     NAMESPACE_FIELD_NUMBER: _builtins.int
     COMPARES_FIELD_NUMBER: _builtins.int
     OPERATIONS_FIELD_NUMBER: _builtins.int
+    AWAITED_CALLS_FIELD_NUMBER: _builtins.int
     CALL_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     """The namespace that is written."""
@@ -2094,6 +2126,12 @@ class CommitRequest(_message.Message):
         """Operations, at most one per key. A put or delete without a precondition replaces what the read set saw."""
 
     @_builtins.property
+    def awaited_calls(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Tool calls of the session whose results the decision must have seen, at most 64. FAILED_PRECONDITION:
+        CALLS_PENDING, if one is not finished.
+        """
+
+    @_builtins.property
     def call(self) -> _types_pb2.CallContext:
         """Who calls, under which id, and the read-set token with its guards."""
 
@@ -2103,11 +2141,12 @@ class CommitRequest(_message.Message):
         namespace: _builtins.str = ...,
         compares: _abc.Iterable[Global___Compare] | None = ...,
         operations: _abc.Iterable[Global___Operation] | None = ...,
+        awaited_calls: _abc.Iterable[_builtins.str] | None = ...,
         call: _types_pb2.CallContext | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "compares", b"compares", "namespace", b"namespace", "operations", b"operations"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaited_calls", b"awaited_calls", "call", b"call", "compares", b"compares", "namespace", b"namespace", "operations", b"operations"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
