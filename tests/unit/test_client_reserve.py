@@ -122,6 +122,22 @@ async def test_a_lease_that_could_not_be_renewed_is_over(
     assert not server.requests["CancelReservation"]
 
 
+async def test_who_has_lost_it_does_not_keep_others_of_the_client_waiting(
+    server: ScriptedServer, key: Key[Any], time: ManualTime
+) -> None:
+    server.script("Reserve", mine(fence=50), THEIRS, mine(fence=70))
+    server.script("CancelReservation", CANCELLED)
+    scope = key.reserve(lease=LEASE)
+    async with scope:
+        await time.sleeper()
+        time.advance(LEASE / 3)
+        assert scope._keeper is not None
+        await scope._keeper
+        async with key.reserve() as second:
+            assert (second.held, second.fence) == (True, 70)
+    assert [request.fence for request in server.requests["CancelReservation"]] == [70]
+
+
 async def test_tasks_of_one_client_take_turns(server: ScriptedServer, key: Key[Any], time: ManualTime) -> None:
     """To the server they are one holder, so it would tell each of them that it holds the key."""
     server.script("Reserve", *[mine()] * 3)
@@ -264,6 +280,32 @@ async def test_on_conflict_reserves_after_two_refusals_and_reads_again(server: S
     assert asked == [(1, None), (20, (2, 20)), (40, (21, 40))]
     assert [request.put.precondition.context.prefix for request in server.requests["Put"]] == [10, 20, 40]
     assert len(server.requests["Reserve"]) == len(server.requests["CancelReservation"]) == 1
+
+
+async def test_an_update_that_loses_its_reservation_does_not_wait_for_itself(
+    server: ScriptedServer, key: Key[Any], time: ManualTime
+) -> None:
+    server.script("Reserve", mine(fence=50), THEIRS, *[mine(fence=70)] * 200)
+    server.script("Get", got("plan", b"1", dot=10), got("plan", b"20", dot=20))
+    server.script("Put", conflicting(20), put_applied(21))
+    server.script("CancelReservation", CANCELLED)
+    ticking: list[asyncio.Task[None]] = []
+
+    async def think(current: int | None, conflict: Conflict[int] | None) -> int:
+        if conflict is None:
+            # The thought takes so long that the reservation is looked after, and found to be another's.
+            (keeper,) = (task for task in asyncio.all_tasks() if task.get_name() == "keep reservation plan")
+            await time.sleeper()
+            time.advance(LEASE / 3)
+            await keeper
+            ticking.append(asyncio.create_task(tick(time)))
+        return (current or 0) + 1
+
+    record = await key.update(think, reserve="first")
+    ticking[0].cancel()
+    assert record.value == 21
+    # It asked the server again, and got it.
+    assert [request.fence for request in server.requests["CancelReservation"]] == [70]
 
 
 @pytest.mark.parametrize("policy", ["never", "on_conflict"])

@@ -160,6 +160,12 @@ class ReserveScope:
         self._ends_at = sent + self._lease
 
     async def _keep(self) -> None:
+        """Extends the reservation until it is lost; then whoever else of this client waits may ask the server."""
+        await self._extend_until_lost()
+        # Only then: until a reservation that is held was cancelled, the server would take theirs for this one.
+        self._leave()
+
+    async def _extend_until_lost(self) -> None:
         """Extends the reservation every third of its lease, until somebody else has it or the lease is over."""
         transport, reservation = self._space.transport, self._reservation
         pause = self._lease / 3
