@@ -159,6 +159,9 @@ UNKNOWN_AFTER_DOUBT = {
     Reason.SESSION_CLOSED,
     Reason.TURN_NOT_OPEN,
     Reason.CALLS_PENDING,
+    Reason.SESSION_OPEN,
+    Reason.CHILDREN_OPEN,
+    Reason.NOT_PARKED,
     Reason.TRANSCRIPT_MOVED,
     Reason.TOOL_RESULT_SUPERSEDED,
 }

@@ -28,7 +28,10 @@
     │   ├── SessionExists               a session of this id is there, with other settings
     │   ├── SessionClosed               the session is closed: read it, or fork it
     │   ├── TurnNotOpen                 the turn has not begun, or has ended
-    │   └── CallsPending                tool calls are under way that the call does not say what to do with
+    │   ├── CallsPending                tool calls are under way that the call does not say what to do with
+    │   ├── SessionOpen                 only a closed session is purged
+    │   ├── ChildrenOpen                a fork still reads the session's messages
+    │   └── NotParked                   the tool call has no result that waits for a review
     ├── InvalidArgument                 change the request
     │   ├── ValueTooLarge
     │   ├── RequestIdReused
@@ -249,6 +252,24 @@ class CallsPending(FailedPrecondition):
     """Tool calls are under way, and the request does not say what becomes of them."""
 
     default_reason = "CALLS_PENDING"
+
+
+class SessionOpen(FailedPrecondition):
+    """The session is in use: close it first."""
+
+    default_reason = "SESSION_OPEN"
+
+
+class ChildrenOpen(FailedPrecondition):
+    """A fork of the session still reads messages through it: purge the fork first."""
+
+    default_reason = "CHILDREN_OPEN"
+
+
+class NotParked(FailedPrecondition):
+    """The tool call has no result that waits for a review."""
+
+    default_reason = "NOT_PARKED"
 
 
 class InvalidArgument(NoosphereError):
