@@ -216,6 +216,24 @@ def test_namespaces_are_created_listed_shown_and_deleted(cli: Cli, space: str) -
     assert (reopened["created"], reopened["generation"]) == (True, 2)
 
 
+def test_changing_one_rule_of_a_namespace_leaves_its_others_alone(cli: Cli, space: str) -> None:
+    cli.ok("ns", "create", space, "--policy", "siblings", "--prefix-policy", "plan/=reject")
+    larger = cli.ok("ns", "create", space, "--item-bytes-max", "2048", "--json").json
+    assert larger["policy"]["item_bytes_max"] == 2048
+    assert larger["policy"]["conflict_policy"] == "siblings"
+    assert larger["policy"]["prefix_policies"] == {"plan/": "reject"}
+    prefixed = cli.ok(
+        *("ns", "create", space, "--prefix-policy", "plan/=last-writer-wins", "--prefix-policy", "log/=reject"),
+        "--json",
+    ).json
+    assert prefixed["policy"]["prefix_policies"] == {"plan/": "last-writer-wins", "log/": "reject"}
+    assert prefixed["policy"]["item_bytes_max"] == 2048
+    assert cli.ok("ns", "create", space, "--policy", "reject", "--json").json["policy"] == {
+        **prefixed["policy"],
+        "conflict_policy": "reject",
+    }
+
+
 def _on_terminal(cli: Cli, answer: bytes, *arguments: str) -> tuple[int, str]:
     """Runs a command on a terminal, answers its question, and returns its exit code and what was shown."""
     pid, terminal = pty.fork()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -15,7 +16,9 @@ from .tree import build_tree, tree_lines
 from .values import check_revision
 
 if TYPE_CHECKING:
-    from noosphere.client import ConflictPolicy, NamespacePolicy
+    from collections.abc import Callable
+
+    from noosphere.client import Client, ConflictPolicy, NamespacePolicy
 
     from .shapes import CreatedShape, DeletedShape, NamespaceShape, PolicyShape, TreeShape
 
@@ -84,15 +87,17 @@ def create(
 ) -> None:
     """Make a namespace live, or open a deleted one again. JSON: Created.
 
-    A namespace also comes to life with its first write. On a live one this changes the rules, if any are given.
+    A namespace also comes to life with its first write. On a live one this changes the rules that are given, and
+    leaves the others as they are.
     """
-    rules = _rules(policy, prefix_policy or [], item_bytes_max)
+    changes = _changes(policy, prefix_policy or [], item_bytes_max)
     options = common(ctx, server, as_json, agent, timeout)
 
     async def write() -> CreatedShape:
         from .admin_api import AdminApi
 
         async with connected(options) as client:
+            rules = changes(await _rules_of(client, namespace)) if changes is not None else None
             state = await client.ensure_namespace(namespace, rules)
             policy = (await AdminApi(client).namespace(namespace))["policy"]
         return {
@@ -142,7 +147,12 @@ def show(
         "log": f"{info['log_count']} revisions after {info['floor']}, {info['log_bytes']} bytes",
         "remembered requests": info["request_count"],
     }
-    cuts = {f"epoch {cut['epoch']}": f"revisions up to {cut['cut']} survived" for cut in info["cuts"]}
+    cuts = {
+        f"epoch {cut['epoch']}": "began before the first write"
+        if cut["cut"] == "0"
+        else f"revisions up to {cut['cut']} survived"
+        for cut in info["cuts"]
+    }
     print_fields({**fields, **_rule_fields(info["policy"]), **cuts})
 
 
@@ -220,17 +230,40 @@ def delete(
         print_line(f"{gone['namespace']} deleted with {gone['record_count']} records; its head {gone['head']} is kept")
 
 
-def _rules(policy: str | None, overrides: list[str], item_bytes_max: int | None) -> NamespacePolicy | None:
-    from noosphere.client import NamespacePolicy
+async def _rules_of(client: Client, namespace: str) -> NamespacePolicy:
+    """Returns the rules of a live namespace, else the default ones."""
+    from noosphere.client import NamespacePolicy, NotFound
 
+    from .admin_api import AdminApi
+
+    try:
+        live = not (await AdminApi(client).namespace(namespace))["deleted"]
+    except NotFound:
+        live = False
+    # Of a live namespace this changes nothing, and tells its rules.
+    return (await client.ensure_namespace(namespace)).policy if live else NamespacePolicy()
+
+
+def _changes(
+    policy: str | None, overrides: list[str], item_bytes_max: int | None
+) -> Callable[[NamespacePolicy], NamespacePolicy] | None:
+    """Returns what to make of the present rules, None to leave them as they are."""
     if policy is None and not overrides and item_bytes_max is None:
         return None
-    default = NamespacePolicy()
-    return NamespacePolicy(
-        conflict_policy=default.conflict_policy if policy is None else _policy(policy, "--policy"),
-        prefix_policies=tuple(_override(text) for text in overrides),
-        item_bytes_max=default.item_bytes_max if item_bytes_max is None else item_bytes_max,
-    )
+    conflict_policy = None if policy is None else _policy(policy, "--policy")
+    prefixes = [_override(text) for text in overrides]
+    given = {prefix for prefix, _ in prefixes}
+
+    def change(present: NamespacePolicy) -> NamespacePolicy:
+        kept = [(prefix, override) for prefix, override in present.prefix_policies if prefix not in given]
+        return replace(
+            present,
+            conflict_policy=present.conflict_policy if conflict_policy is None else conflict_policy,
+            prefix_policies=(*kept, *prefixes),
+            item_bytes_max=present.item_bytes_max if item_bytes_max is None else item_bytes_max,
+        )
+
+    return change
 
 
 def _override(text: str) -> tuple[str, ConflictPolicy]:
@@ -257,8 +290,8 @@ def _rule_fields(policy: PolicyShape) -> dict[str, object]:
     return {
         "policy": policy["conflict_policy"],
         **overrides,
-        "largest item": f"{policy['item_bytes_max']} bytes",
-        "most records": policy["records_max"],
+        "item limit": f"{policy['item_bytes_max']} bytes",
+        "record limit": policy["records_max"],
         "tombstones kept": f"{policy['tombstone_retention_seconds']:g} s",
         "log kept": f"{policy['log_age_seconds_max']:g} s, {policy['log_revisions_max']} revisions, "
         f"{policy['log_bytes_max']} bytes",
