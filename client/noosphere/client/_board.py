@@ -13,14 +13,16 @@ from typing import Any, Generic, TypeVar
 
 from noosphere.consistency import Encoding, Refusal, Scalar, check_collection
 
+from ._arguments import INT64_MAX, checked_text
 from ._causal import Consistency
 from ._claim import ClaimScope
 from ._key import Key
 from ._listing import list_records
+from ._operations import checked_key
 from ._record import Record
 from ._space import Space
 from ._values import Codec, Payload
-from ._wire import INT64_MAX, local_refusal
+from ._wire import local_refusal
 
 T = TypeVar("T")
 
@@ -54,7 +56,7 @@ class Board(Generic[T]):
 
     def key(self, name: str) -> Key[T]:
         """Returns the key of the task ``name`` (without the prefix)."""
-        return Key(self._space, self._codec, self.prefix + name)
+        return Key(self._space, self._codec, checked_key(self.prefix + checked_text("key", name)))
 
     async def add(
         self,
@@ -90,7 +92,7 @@ class Board(Generic[T]):
             attributes = scalar_fields(self._codec.encode(value))
         return await self._space.put(
             self._codec,
-            self.prefix + (new_name() if key is None else key),
+            self.prefix + (new_name() if key is None else checked_text("key", key)),
             value,
             expected_version=0,
             ttl=ttl,

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, overload
 
 from noosphere.v1 import types_pb2 as pb
 
+from ._arguments import checked_revision, shown
 from ._cache_feed import Feed
 from ._cache_state import CacheState, Entry
 from ._causal import Consistency
@@ -52,7 +53,7 @@ class NearCache:
 
     def __init__(self, space: Space, bytes_max: int) -> None:
         if isinstance(bytes_max, bool) or not isinstance(bytes_max, int) or bytes_max < _BYTES_MIN:
-            raise InvalidArgument(f"bytes_max: {bytes_max!r} is not a number of bytes, at least {_BYTES_MIN}")
+            raise InvalidArgument(f"bytes_max: {shown(bytes_max)} is not a number of bytes, at least {_BYTES_MIN}")
         self._space = space
         self._causal = space.transport.progress.causal
         self._bytes_max = bytes_max
@@ -245,6 +246,8 @@ class NearCache:
             NotCached: it has ended.
         """
         seconds = self._space.transport.deadline(timeout)
+        if revision is not None:
+            checked_revision("revision", revision)
 
         def reached() -> bool:
             state, wanted = self._feed.state, revision

@@ -17,6 +17,7 @@ from noosphere.consistency import NamespacePolicy
 from noosphere.v1 import memory_service_pb2 as ms
 
 from ._agent import check_agent, close_agent, keep_agent, open_agent, random_agent
+from ._arguments import checked_address
 from ._causal import to_text
 from ._errors import AckedWritesLost
 from ._handover import observe
@@ -236,7 +237,8 @@ async def connect(
     Begins an incarnation of the agent, keeps its lease alive while the block runs, and ends it.
 
     Args:
-        server: ``host:port``; None for the environment's ``NOOSPHERE_SERVER``, else 127.0.0.1:7443.
+        server: ``host:port`` or ``[ipv6]:port``, or a target of gRPC's own such as ``unix:/run/noosphere.sock``;
+            None for the environment's ``NOOSPHERE_SERVER``, else 127.0.0.1:7443.
         agent: the agent's stable name; None for a fresh one, ``client/<random>``.
         takeover: end a living incarnation of the agent instead of being refused.
         timeout: the default deadline of each call with all its retries, in seconds.
@@ -251,7 +253,11 @@ async def connect(
     """
     if agent is not None:
         check_agent(agent)
-    address = server or os.environ.get(SERVER_VARIABLE) or SERVER_DEFAULT
+    address = SERVER_DEFAULT
+    if server:
+        address = checked_address("server", server)
+    elif variable := os.environ.get(SERVER_VARIABLE):
+        address = checked_address(SERVER_VARIABLE, variable)
     name = agent or random_agent()
     own = channel is None
     if own and (local := surroundings_of(address, name)) is not None:

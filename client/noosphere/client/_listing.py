@@ -9,6 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from noosphere.consistency import ChangeKind, Refusal, Scalar, check_collection
 from noosphere.v1 import memory_service_pb2 as ms
 
+from ._arguments import shown
 from ._causal import Consistency, checked_consistency
 from ._errors import InvalidArgument
 from ._operations import checked_key
@@ -80,7 +81,7 @@ def checked_page_size(page_size: int) -> int:
         InvalidArgument: it is outside 1 to 1,000.
     """
     if isinstance(page_size, bool) or not isinstance(page_size, int) or not 1 <= page_size <= PAGE_SIZE_MAX:
-        raise InvalidArgument(f"page_size: {page_size!r} is not between 1 and {PAGE_SIZE_MAX}")
+        raise InvalidArgument(f"page_size: {shown(page_size)} is not between 1 and {PAGE_SIZE_MAX}")
     return page_size
 
 

@@ -11,11 +11,11 @@ from noosphere.consistency import CausalContext, Refusal, Scalar, check_key
 from noosphere.v1 import memory_service_pb2 as ms
 from noosphere.v1 import types_pb2 as pb
 
+from ._arguments import INT64_MAX, checked_revision, checked_text, shown
 from ._errors import InvalidArgument
 from ._record import Record
 from ._values import Codec, Payload, codec_for, dump_json
 from ._wire import (
-    INT64_MAX,
     from_context,
     from_payload,
     from_scalars,
@@ -124,8 +124,6 @@ def checked_key(key: str) -> str:
     Raises:
         InvalidArgument: it is no key.
     """
-    if not isinstance(key, str):
-        raise InvalidArgument(f"key: expected text, got {type(key).__name__}")
     try:
         check_key(key)
     except Refusal as refusal:
@@ -137,10 +135,15 @@ def context_of(seen: Seen, namespace: str, key: str) -> CausalContext:
     """Returns the context to send.
 
     Raises:
-        InvalidArgument: the record was read from another key, so it says nothing about this one.
+        InvalidArgument: the record was read from another key, so it says nothing about this one; or it is
+            neither a record nor a context.
     """
-    if not isinstance(seen, Record):
+    if isinstance(seen, CausalContext):
+        for revision in seen.revisions:
+            checked_revision("seen", revision)
         return seen
+    if not isinstance(seen, Record):
+        raise InvalidArgument(f"seen: {shown(seen)} is neither a record nor a context")
     if (seen.namespace, seen.key) != (namespace, key):
         raise InvalidArgument(f"seen: was read from {seen.key!r} in {seen.namespace}, not from {key!r} in {namespace}")
     return seen.seen
@@ -160,16 +163,10 @@ def precondition(
         return None
     wanted = pb.Precondition(blind=blind)
     if expected_version is not None:
-        wanted.expected_version = _version(expected_version)
+        wanted.expected_version = checked_revision("expected_version", expected_version)
     if seen is not None:
         wanted.context.CopyFrom(from_context(context_of(seen, namespace, key)))
     return wanted
-
-
-def _version(version: int) -> int:
-    if isinstance(version, bool) or not isinstance(version, int) or not 0 <= version <= INT64_MAX:
-        raise InvalidArgument(f"expected_version: {version!r} is not a version")
-    return version
 
 
 def lower_put(namespace: str, put: Put, codec: Codec[Any]) -> tuple[ms.PutOperation, Payload]:
@@ -204,7 +201,7 @@ def lower_merge(namespace: str, operation: MergeOperation) -> ms.MergeOperation:
     match operation:
         case Increment(by=by):
             if isinstance(by, bool) or not isinstance(by, int) or not -INT64_MAX <= by <= INT64_MAX:
-                raise InvalidArgument(f"by: {by!r} is not a 64-bit whole number")
+                raise InvalidArgument(f"by: {shown(by)} is not a 64-bit whole number")
             merge.counter_add.SetInParent()
             merge.counter_add.delta = by
         case SetUpdate(add=add, remove=remove, seen=seen):
@@ -219,12 +216,14 @@ def lower_merge(namespace: str, operation: MergeOperation) -> ms.MergeOperation:
             merge.min = _json("value", value)
         case MapUpdate(set=fields, remove=remove):
             merge.map_update.SetInParent()
+            if not isinstance(fields, Mapping):
+                raise InvalidArgument(f"set: {shown(fields)} is {type(fields).__name__}, not a mapping")
             for name, value in fields.items():
-                merge.map_update.set[name] = _json(f"set[{name!r}]", value)
-            merge.map_update.remove.extend(_several("remove", remove))
+                merge.map_update.set[checked_text("set", name)] = _json(f"set[{shown(name)}]", value)
+            merge.map_update.remove.extend(checked_text("remove", name) for name in _several("remove", remove))
         case LogAppend(entries=entries, keep=keep):
             if isinstance(keep, bool) or not isinstance(keep, int) or not 0 <= keep < 1 << 32:
-                raise InvalidArgument(f"keep: {keep!r} is not a number of entries")
+                raise InvalidArgument(f"keep: {shown(keep)} is not a number of entries")
             merge.log_append.SetInParent()
             merge.log_append.entries.extend(_json("entries", value) for value in _several("entries", entries))
             merge.log_append.entries_max = keep
@@ -251,7 +250,7 @@ def lower(namespace: str, operation: Operation) -> tuple[ms.Operation, Codec[Any
 
 
 def _several(field_name: str, values: Iterable[Any]) -> Iterable[Any]:
-    if isinstance(values, (str, bytes, Mapping)):
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise InvalidArgument(f"{field_name}: expected several values, got one {type(values).__name__}")
     return values
 

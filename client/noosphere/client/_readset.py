@@ -143,9 +143,9 @@ def to_guards(guard: str | Guard | Iterable[str | Guard], read_set: ReadSet) -> 
     Raises:
         InvalidArgument: one is malformed, or covers nothing that was read: it would guard nothing.
     """
-    several = (guard,) if isinstance(guard, (str, Guard)) else tuple(guard)
-    guards = tuple(Guard(one) if isinstance(one, str) else one for one in several)
     try:
+        several = (guard,) if isinstance(guard, (str, Guard)) else tuple(guard)
+        guards = tuple(Guard(one) if isinstance(one, str) else one for one in several)
         check_guards(guards)
     except (Refusal, AttributeError, TypeError) as error:
         raise local_refusal(error) if isinstance(error, Refusal) else InvalidArgument(f"guard: {error}") from None

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from noosphere.consistency.limits import CLIENT_REQUEST_AGE_MS, UUID_REQUEST_AGE_MS
 from noosphere.v1 import types_pb2 as pb
 
+from ._arguments import shown
 from ._errors import InvalidArgument
 
 WINDOW_MAX = 960
@@ -115,4 +116,4 @@ def explicit(request_id: str) -> RequestTicket:
     try:
         return RequestTicket(None, 0, str(uuid.UUID(request_id)))
     except (ValueError, AttributeError, TypeError):
-        raise InvalidArgument(f"request_id: {request_id!r} is not a UUID") from None
+        raise InvalidArgument(f"request_id: {shown(request_id)} is not a UUID") from None

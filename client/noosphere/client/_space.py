@@ -12,6 +12,7 @@ from noosphere.v1 import memory_service_pb2 as ms
 from noosphere.v1 import types_pb2 as pb
 
 from ._acked import Sent
+from ._arguments import checked_revision, checked_text
 from ._causal import Consistency
 from ._errors import InvalidArgument
 from ._operations import (
@@ -101,7 +102,7 @@ class Space:
 
     def __post_init__(self) -> None:
         try:
-            check_namespace(self.name)
+            check_namespace(checked_text("namespace", self.name))
         except Refusal as refusal:
             raise local_refusal(refusal) from None
 
@@ -355,4 +356,5 @@ class Space:
             if compare.version is None:
                 raise InvalidArgument(f"compares: {compare.key!r} has values that were not read; read it again")
             return ms.Compare(key=compare.key, expected_version=compare.version)
-        return ms.Compare(key=checked_key(compare.key), expected_version=compare.expected_version)
+        expected = checked_revision("expected_version", compare.expected_version)
+        return ms.Compare(key=checked_key(compare.key), expected_version=expected)

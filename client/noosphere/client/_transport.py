@@ -14,6 +14,7 @@ import grpc
 from noosphere.consistency import actor_name
 from noosphere.v1 import memory_service_pb2_grpc, types_pb2
 
+from ._arguments import shown
 from ._errors import ClientClosed, DeadlineExceeded, InvalidArgument, NoosphereError, Outcome
 from ._mapping import is_ambiguous, outcome_of, to_error
 from ._pipeline import AttemptFailed, Pipeline
@@ -118,7 +119,9 @@ class Transport:
         if timeout is None:
             return self.timeout
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= TIMEOUT_MAX:
-            raise InvalidArgument(f"timeout: {timeout!r} is not a number of seconds between 0 and {TIMEOUT_MAX:.0f}")
+            raise InvalidArgument(
+                f"timeout: {shown(timeout)} is not a number of seconds between 0 and {TIMEOUT_MAX:.0f}"
+            )
         return float(timeout)
 
     async def read(self, method: Method[Reply], request: Any, *, timeout: float | None, namespace: str) -> Reply:

@@ -21,6 +21,7 @@ from noosphere.consistency import Reason
 from noosphere.v1 import errors_pb2, types_pb2
 from noosphere.v1 import memory_service_pb2 as ms
 
+from ._arguments import checked_revision, shown
 from ._errors import InvalidArgument, LimitExceeded, Unavailable
 from ._listing import ChangeEvent, checked_collection, to_events
 from ._mapping import to_error
@@ -90,7 +91,17 @@ class Watch(Generic[T]):
         if sum((resume is not None, after is not None, snapshot)) > 1:
             raise InvalidArgument("resume: give one of resume, after and snapshot at most")
         if resume is not None and not isinstance(resume, bytes):
-            raise InvalidArgument(f"resume: expected bytes, got {type(resume).__name__}")
+            raise InvalidArgument(f"resume: {shown(resume)} is {type(resume).__name__}, not bytes")
+        if after is not None:
+            checked_revision("after", after)
+        if isinstance(patience, bool) or not isinstance(patience, (int, float)) or not patience >= 0:
+            raise InvalidArgument(f"patience: {shown(patience)} is not a number of seconds")
+        if (
+            isinstance(snapshot_records_max, bool)
+            or not isinstance(snapshot_records_max, int)
+            or snapshot_records_max < 1
+        ):
+            raise InvalidArgument(f"snapshot_records_max: {shown(snapshot_records_max)} is not a number of records")
         self._space = space
         self._codec = codec
         self._collection = checked_collection(collection)

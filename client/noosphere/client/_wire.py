@@ -12,12 +12,15 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from noosphere.consistency import CausalContext, Encoding, NamespacePolicy, Refusal, Scalar, VersionClock
 from noosphere.consistency import ConflictPolicy as _ConflictPolicy
+from noosphere.consistency.limits import TTL_MS_MAX
 from noosphere.v1 import types_pb2 as pb
 
+from ._arguments import INT64_MAX, checked_text, shown
 from ._errors import InvalidArgument, ValueTooLarge
 from ._values import Payload
 
-INT64_MAX = (1 << 63) - 1
+SECONDS_MAX = TTL_MS_MAX // 1000
+"""The longest span that anything lasts: 100 years."""
 
 
 class Dot(NamedTuple):
@@ -49,6 +52,8 @@ def to_time(stamp: Timestamp) -> datetime:
 
 def from_time(field: str, time: datetime) -> Timestamp:
     """Returns the timestamp of an aware datetime."""
+    if not isinstance(time, datetime):
+        raise InvalidArgument(f"{field}: {shown(time)} is {type(time).__name__}, not a datetime")
     if time.tzinfo is None:
         raise InvalidArgument(f"{field}: {time.isoformat()} has no time zone; use an aware datetime")
     stamp = Timestamp()
@@ -60,9 +65,9 @@ def to_seconds(field: str, span: timedelta | float) -> float:
     """Returns a positive, finite span in seconds."""
     seconds = span.total_seconds() if isinstance(span, timedelta) else span
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise InvalidArgument(f"{field}: expected seconds or a timedelta, got {type(span).__name__}")
-    if not math.isfinite(seconds) or seconds <= 0:
-        raise InvalidArgument(f"{field}: {seconds!r} is not a positive number of seconds")
+        raise InvalidArgument(f"{field}: {shown(span)} is {type(span).__name__}, neither seconds nor a timedelta")
+    if not 0 < seconds <= SECONDS_MAX:
+        raise InvalidArgument(f"{field}: {shown(seconds)} is not a number of seconds above 0 and at most {SECONDS_MAX}")
     return float(seconds)
 
 
@@ -93,22 +98,25 @@ def to_scalar(scalar: pb.Scalar) -> Scalar:
 def from_scalars(field: str, scalars: Mapping[str, Scalar] | None) -> dict[str, pb.Scalar]:
     """Returns the wire form of attributes or of a filter."""
     found: dict[str, pb.Scalar] = {}
+    if scalars is not None and not isinstance(scalars, Mapping):
+        raise InvalidArgument(f"{field}: {shown(scalars)} is {type(scalars).__name__}, not a mapping")
     for name, value in (scalars or {}).items():
-        where = f"{field}[{name!r}]"
+        checked_text(field, name)
+        where = f"{field}[{shown(name)}]"
         if isinstance(value, bool):
             found[name] = pb.Scalar(bool_value=value)
         elif isinstance(value, int):
             if not -INT64_MAX - 1 <= value <= INT64_MAX:
-                raise InvalidArgument(f"{where}: {value} does not fit 64 bits")
+                raise InvalidArgument(f"{where}: {shown(value)} does not fit 64 bits")
             found[name] = pb.Scalar(int_value=value)
         elif isinstance(value, float):
             if not math.isfinite(value):
                 raise InvalidArgument(f"{where}: {value!r} is not a number to compare with")
             found[name] = pb.Scalar(double_value=value)
         elif isinstance(value, str):
-            found[name] = pb.Scalar(string_value=value)
+            found[name] = pb.Scalar(string_value=checked_text(where, value))
         else:
-            raise InvalidArgument(f"{where}: {type(value).__name__} is not a scalar (text, number or truth value)")
+            raise InvalidArgument(f"{where}: {shown(value)} is not a scalar (text, number or truth value)")
     return found
 
 
@@ -147,7 +155,15 @@ def to_dots(dots: Iterable[pb.DotInfo]) -> tuple[Dot, ...]:
 
 
 def from_policy(policy: NamespacePolicy) -> pb.NamespacePolicy:
-    """Returns the wire form of a namespace's rules."""
+    """Returns the wire form of a namespace's rules.
+
+    Raises:
+        InvalidArgument: one of them is out of bounds.
+    """
+    try:
+        policy.check()
+    except Refusal as refusal:
+        raise local_refusal(refusal) from None
     return pb.NamespacePolicy(
         conflict_policy=pb.ConflictPolicy.ValueType(policy.conflict_policy),
         prefix_policies=[

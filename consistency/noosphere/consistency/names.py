@@ -26,12 +26,15 @@ class NamespaceKind(StrEnum):
 
 
 def _check_text(field: str, text: str, bytes_max: int) -> None:
+    if not isinstance(text, str):
+        raise invalid(field, f"{text!r} is {type(text).__name__}, not text")
     if text and len(text) <= bytes_max and text.isascii() and text.isprintable():
         return  # almost every name, told apart at the speed of C
     if not text:
         raise invalid(field, "must not be empty")
     if found := _CONTROL.search(text):
-        raise invalid(field, f"contains the control character U+{ord(found.group()):04X}")
+        kind = "lone surrogate" if found.group() >= "\ud800" else "control character"
+        raise invalid(field, f"contains the {kind} U+{ord(found.group()):04X}")
     if len(text) * 4 > bytes_max and (size := len(text.encode())) > bytes_max:
         raise too_large(field, size, bytes_max)
 
@@ -60,11 +63,11 @@ def check_collection(collection: str, field: str = "collection") -> None:
     Raises:
         Refusal: INVALID_FIELD or VALUE_TOO_LARGE, naming ``field``.
     """
-    if not collection:
+    if collection == "":
         return
+    _check_text(field, collection, KEY_BYTES_MAX)
     if not collection.endswith("/"):
         raise invalid(field, f"{collection!r} must end in '/'")
-    _check_text(field, collection, KEY_BYTES_MAX)
     _check_segments(field, collection[:-1])
     if not collection[:-1]:
         raise invalid(field, "'/' is not a collection; use the empty text for the whole namespace")
@@ -83,20 +86,20 @@ def ancestors(key: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)
-def check_namespace(namespace: str) -> tuple[NamespaceKind, str]:
+def check_namespace(namespace: str, field: str = "namespace") -> tuple[NamespaceKind, str]:
     """Checks a namespace's name.
 
     Returns:
         Its kind, and what follows the first slash (the agent, session, name or scope).
 
     Raises:
-        Refusal: INVALID_FIELD or VALUE_TOO_LARGE.
+        Refusal: INVALID_FIELD or VALUE_TOO_LARGE, naming ``field``.
     """
-    _check_text("namespace", namespace, NAMESPACE_BYTES_MAX)
+    _check_text(field, namespace, NAMESPACE_BYTES_MAX)
     kind, _, rest = namespace.partition("/")
     if kind not in set(NamespaceKind) or not rest:
-        raise invalid("namespace", f"{namespace!r} is not agents/…, sessions/…, shared/… or facts/…")
-    _check_segments("namespace", namespace)
+        raise invalid(field, f"{namespace!r} is not agents/…, sessions/…, shared/… or facts/…")
+    _check_segments(field, namespace)
     return NamespaceKind(kind), rest
 
 

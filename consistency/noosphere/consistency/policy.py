@@ -30,6 +30,9 @@ class ConflictPolicy(IntEnum):
     LAST_WRITER_WINS = 3
 
 
+_POLICIES = frozenset(ConflictPolicy)
+
+
 @dataclass(frozen=True, slots=True)
 class NamespacePolicy:
     """The rules of a namespace. Sizes in bytes, times in milliseconds."""
@@ -59,7 +62,9 @@ class NamespacePolicy:
         """
         if len(self.prefix_policies) > PREFIX_POLICIES_MAX:
             raise too_large("policy.prefix_policies", len(self.prefix_policies), PREFIX_POLICIES_MAX, "entries")
-        for prefix, _ in self.prefix_policies:
+        _check_policy("policy.conflict_policy", self.conflict_policy)
+        for prefix, policy in self.prefix_policies:
+            _check_policy("policy.prefix_policies.conflict_policy", policy)
             if not prefix:
                 raise invalid("policy.prefix_policies.prefix", "must not be empty; use conflict_policy")
             check_collection(prefix, "policy.prefix_policies.prefix")
@@ -73,7 +78,14 @@ class NamespacePolicy:
         _between("policy.log_bytes_max", self.log_bytes_max, 1, 1 << 30)
 
 
+def _check_policy(field: str, policy: ConflictPolicy) -> None:
+    if policy not in _POLICIES:
+        raise invalid(field, f"{policy!r} is not a conflict policy")
+
+
 def _between(field: str, value: int, low: int, high: int, unit: str = "") -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise invalid(field, f"{value!r} is not a whole number")
     if not low <= value <= high:
         raise invalid(field, f"{value} is not between {low} and {high} {unit}".rstrip())
 

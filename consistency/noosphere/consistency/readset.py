@@ -98,7 +98,7 @@ class Guard(NamedTuple):
         elif self.prefix:
             check_key(self.prefix, "guards.prefix")
         if self.namespace:
-            check_namespace(self.namespace)
+            check_namespace(self.namespace, "guards.namespace")
 
 
 EVERYTHING = (Guard(""),)

@@ -149,7 +149,7 @@ def test_a_guard_that_names_nothing_possible_is_refused(prefix: str) -> None:
 
 
 def test_a_guards_namespace_is_checked() -> None:
-    assert refused(Reason.INVALID_FIELD, Guard("k", "nowhere").check).message.startswith("namespace")
+    assert refused(Reason.INVALID_FIELD, Guard("k", "nowhere").check).message.startswith("guards.namespace")
     Guard("k", SPACE).check()
 
 
