@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+import msgspec
+
 from noosphere.consistency import Scalar
+
+DAY_MS = 24 * 3600 * 1000
 
 
 class Role(StrEnum):
@@ -48,6 +53,7 @@ class Message(NamedTuple):
         time_ms: store time of the append.
         tokens: size of the content in the session's tokenizer.
         key: where it lies; empty before it is stored.
+        retracted: whether its content was taken back.
     """
 
     id: str
@@ -61,6 +67,7 @@ class Message(NamedTuple):
     time_ms: int = 0
     tokens: int = 0
     key: str = ""
+    retracted: bool = False
 
     @property
     def text(self) -> str:
@@ -122,3 +129,143 @@ class Summary(NamedTuple):
     narrative: str = ""
     producer: str = ""
     tokens: int = 0
+
+
+class SessionStatus(StrEnum):
+    """Whether a session is in use."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class CheckpointPolicy(StrEnum):
+    """When checkpoints are made without being asked for."""
+
+    TURN_END = "turn_end"
+    SIDE_EFFECTS = "side_effects"
+    MANUAL = "manual"
+
+
+class SessionSettings(msgspec.Struct, frozen=True):
+    """How a session behaves. Sizes in bytes or tokens, times in milliseconds."""
+
+    window_turns: int = 5
+    window_steps: int = 30
+    tokenizer: str = "o200k_base"
+    tool_result_tokens_max: int = 500
+    checkpoint_policy: CheckpointPolicy = CheckpointPolicy.TURN_END
+    checkpoints_max: int = 100
+    checkpoint_age_ms_max: int = 30 * DAY_MS
+    checkpoint_bytes_max: int = 16 * 1024 * 1024
+    idle_timeout_ms: int = 7 * DAY_MS
+    purge_after_ms: int = 30 * DAY_MS
+    transitions_manual: bool = False
+    grace_turns: int = 3
+
+
+class SessionInfo(msgspec.Struct, frozen=True):
+    """What every write to a session depends on.
+
+    Attributes:
+        owner: the agent that opened it.
+        created_ms: store time at which it was opened.
+        settings: how it behaves.
+        status: whether it is in use.
+        ephemeral: whether it leaves nothing behind.
+        closed_ms: store time at which it was closed; 0 while it is open.
+        branch: the branch that appends go to.
+        parent: the session that it was forked from; empty if none.
+    """
+
+    owner: str
+    created_ms: int
+    settings: SessionSettings = SessionSettings()
+    status: SessionStatus = SessionStatus.OPEN
+    ephemeral: bool = False
+    closed_ms: int = 0
+    branch: int = 0
+    parent: str = ""
+
+
+class SessionMeta(msgspec.Struct, frozen=True):
+    """What people call a session."""
+
+    title: str = ""
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class OpenTurn(msgspec.Struct, frozen=True):
+    """A turn that has begun and not ended; ``author`` is an agent."""
+
+    turn: int
+    author: str
+    began_ms: int
+
+
+class Turns(msgspec.Struct, frozen=True):
+    """The newest turn's number, and the open turns by ascending number."""
+
+    turn: int = 0
+    open: tuple[OpenTurn, ...] = ()
+
+    def newest_of(self, author: str) -> int:
+        """Returns the newest turn that an agent has open, 0 if it has none."""
+        return max((opened.turn for opened in self.open if opened.author == author), default=0)
+
+    def is_open(self, turn: int) -> bool:
+        """Tells whether a turn has begun and not ended."""
+        return any(opened.turn == turn for opened in self.open)
+
+
+class Session(NamedTuple):
+    """A session as it was at one head; ``last_message`` is a key, empty if there is none."""
+
+    id: str
+    info: SessionInfo
+    title: str
+    labels: Mapping[str, str]
+    turns: Turns
+    last_message: str
+
+
+class TransitionAction(StrEnum):
+    """What the controller does with an item."""
+
+    RETAIN = "retain"
+    ARCHIVE = "archive"
+    COMPRESS = "compress"
+    DROP = "drop"
+    PROMOTE = "promote"
+
+
+class Transition(NamedTuple):
+    """One decision of the controller.
+
+    Attributes:
+        key: the item's key; of a promotion, the new item's.
+        action: what is done.
+        reason: why, as a word.
+        explanation: why, in a sentence.
+        score: the item's score, 0 to 1; the lowest go first.
+        into: the item that took its place; empty if none.
+        turn: the turn in which it was decided.
+        decided_ms: store time of the decision.
+        policy: what decided.
+    """
+
+    key: str
+    action: TransitionAction
+    reason: str
+    explanation: str
+    score: float = 0.0
+    into: str = ""
+    turn: int = 0
+    decided_ms: int = 0
+    policy: str = ""
+
+
+class TurnOutcome(NamedTuple):
+    """What the end of a turn brought about besides."""
+
+    checkpoint_id: str = ""
+    transitions: tuple[Transition, ...] = ()
