@@ -263,16 +263,21 @@ def test_a_second_ctrl_c_does_not_wait_for_a_call_that_will_not_end(portal: Port
     assert portal.post(release.set)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [BlockingIOError(11, ""), RuntimeError("Event loop is closed")],
+    ids=["nothing left to read", "an event for a loop that has ended"],
+)
 def test_noise_of_a_loop_beside_this_one_is_left_out_of_the_log(
-    portal: Portal, caplog: pytest.LogCaptureFixture
+    portal: Portal, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     class PollerCompletionQueue:
         def __repr__(self) -> str:
             return "<Handle PollerCompletionQueue._handle_events(…)>"
 
     with caplog.at_level(logging.ERROR, "asyncio"):
-        noise = {"message": "noise", "exception": BlockingIOError(11, ""), "handle": PollerCompletionQueue()}
+        noise = {"message": "noise", "exception": error, "handle": PollerCompletionQueue()}
         portal.loop.call_exception_handler(noise)
         assert not caplog.records
-        portal.loop.call_exception_handler({"message": "news", "exception": BlockingIOError(11, "")})
+        portal.loop.call_exception_handler({"message": "news", "exception": error})
         assert len(caplog.records) == 1

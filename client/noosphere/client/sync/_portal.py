@@ -140,9 +140,12 @@ async def _until(event: asyncio.Event) -> None:
 
 
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    # With a loop of the user's own beside this one, gRPC wakes both for each event and the second finds
-    # nothing left to read. It is harmless and would fill logs (grpc#25364).
-    if isinstance(context.get("exception"), BlockingIOError) and "PollerCompletionQueue" in repr(context.get("handle")):
+    # gRPC wakes every loop of a process for each event. So beside a loop of the user's own one of the two finds
+    # nothing left to read (grpc#25364), and after a loop has ended the next one is handed the last events of its
+    # cancelled calls. Both are harmless and would fill logs.
+    error = context.get("exception")
+    late = isinstance(error, RuntimeError) and str(error) == "Event loop is closed"
+    if (late or isinstance(error, BlockingIOError)) and "PollerCompletionQueue" in repr(context.get("handle")):
         return
     loop.default_exception_handler(context)
 
