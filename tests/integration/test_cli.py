@@ -125,6 +125,9 @@ async def test_siblings_are_shown_side_by_side(cli: Cli, space: str) -> None:
             cli.run_all, ["get", space, "k"], ["get", space, "k", "--json"], ["get", space, "k", "--raw"]
         )
         assert [line.split()[-1] for line in shown.lines if line.startswith("value")] == ['"mine"', '"yours"']
+        # One of these is what `resolve --keep` asks for.
+        revisions = [line.split()[-1] for line in shown.lines if line.startswith("written")]
+        assert revisions == [value["dot"] for value in as_json.json["values"]]
         holds(shapes.RecordShape, as_json.json)
         assert [value["actor"] for value in as_json.json["values"]] == [one.actor, two.actor]
     assert (raw.code, raw.error.split(":")[0]) == (1, "UNRESOLVED_SIBLINGS")
@@ -208,6 +211,7 @@ def test_namespaces_are_created_listed_shown_and_deleted(cli: Cli, space: str) -
     )
     assert [end.code for end in ends] == [1, 0, 0, 1, 1]
     assert ends[0].error.startswith("NAMESPACE_DELETED: ")
+    assert "`noosphere ns create`" in ends[0].error
     assert ends[1].text == ""
     assert ends[2].json["deleted"] is True
     assert ends[3].error.startswith("NAMESPACE_DELETED: ")
@@ -347,7 +351,16 @@ def test_private_namespaces_are_open_to_operators_and_their_agent_only(cli: Cli)
         (["get", "shared/x"], 2, "missing argument 'key' (see `noosphere get --help`)"),
         (["put", "shared/x", "k", "1", "--ttl"], 2, "option '--ttl' requires an argument"),
         (["ns"], 2, "missing command (see `noosphere ns --help`)"),
-        (["ns", "create", "shared/x", "--policy", "best"], 2, "invalid value for '--policy': "),
+        (
+            ["ns", "create", "shared/x", "--policy", "best"],
+            2,
+            "invalid value for '--policy': 'best' is not one of 'reject', 'siblings', 'last-writer-wins' (see ",
+        ),
+        (
+            ["ns", "create", "shared/x", "--item-bytes-max", "0"],
+            2,
+            "invalid value for '--item-bytes-max': Input should be greater than or equal to 1, not '0' (see ",
+        ),
         (
             ["ns", "create", "shared/x", "--prefix-policy", "notes/"],
             2,

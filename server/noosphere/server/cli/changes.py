@@ -124,7 +124,7 @@ def _print_batch(namespace: str, batch: WatchBatch[Any], *, as_json: bool) -> No
         print_json(_watch_data(namespace, batch))
         return
     if batch.kind == "reset":
-        print_line(f"reset: the log did not reach back far enough; all that is there at revision {batch.revision}:")
+        print_line(f"reset: what changed in between cannot be told; all that is there at revision {batch.revision}:")
     elif batch.kind == "epoch":
         print_line(f"epoch: revisions above {batch.revision} were lost")
     for event in batch.events:

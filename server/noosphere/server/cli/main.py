@@ -80,4 +80,15 @@ def _one_line(error: typer.TyperException) -> str:
     text = " ".join(error.format_message().replace("Value error, ", "").split()).rstrip(".")
     context = getattr(error, "ctx", None)
     where = f" (see `{context.command_path} --help`)" if context is not None else ""
-    return text[:1].lower() + text[1:] + where
+    return text[:1].lower() + text[1:] + _refused_value(error, text) + where
+
+
+def _refused_value(error: typer.TyperException, text: str) -> str:
+    """Returns the value that was refused, where Typer's message has the bound alone."""
+    from pydantic import ValidationError
+
+    cause = error.__cause__
+    if not isinstance(cause, ValidationError):
+        return ""
+    given = repr(cause.errors(include_url=False)[0]["input"])
+    return "" if given in text else f", not {given}"

@@ -185,7 +185,9 @@ def _fields(record: Record[Any]) -> dict[str, object]:
     for number, (value, written) in enumerate(zip(record.values, record.writers, strict=True), 1):
         mark = f" {number}" if several else ""
         ends = f", expires {time_text(written.expires_at)}" if written.expires_at else ""
-        fields[f"written{mark}"] = f"by {written.actor} at {time_text(written.time)}{ends}"
+        # `resolve --keep` asks for the revision of one of several.
+        where = f", revision {written.revision}" if several else ""
+        fields[f"written{mark}"] = f"by {written.actor} at {time_text(written.time)}{where}{ends}"
         fields[f"value{mark}"] = _show(value)
     return fields
 

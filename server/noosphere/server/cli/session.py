@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .common import Common
-from .exits import CliError, ExitCode
+from .exits import CliError, ExitCode, usage
 from .shapes import ConflictShape
 from .views import dots_data, record_data
 
@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 _EXPLANATION_TOKENS_MAX = 600
 _ADVICE = "--expected-version replaces what you saw, --blind whatever is there"
+# What the server calls by the names of its API, as commands.
+_HINTS = {"NAMESPACE_DELETED": " (`noosphere ns create` makes it live again)"}
 
 
 def call(coroutine: Coroutine[Any, Any, T], advice: str = _ADVICE) -> T:
@@ -42,15 +44,24 @@ def call(coroutine: Coroutine[Any, Any, T], advice: str = _ADVICE) -> T:
 
 @asynccontextmanager
 async def connected(options: Common) -> AsyncIterator[Client]:
-    """Opens a client: as the agent that was asked for, else as a new one, which counts as an operator."""
-    from noosphere.client import connect
+    """Opens a client: as the agent that was asked for, else as a new one, which counts as an operator.
+
+    Raises:
+        CliError: an option (or the variable that stands for it) is malformed.
+    """
+    from noosphere.client import InvalidArgument, connect
 
     agent = options.agent if options.agent is not None else f"cli/{uuid.uuid4().hex[:12]}"
     if options.timeout is None:
         opened = connect(options.server, agent=agent)
     else:
         opened = connect(options.server, agent=agent, timeout=options.timeout)
-    async with opened as client:
+    async with AsyncExitStack() as stack:
+        try:
+            client = await stack.enter_async_context(opened)
+        except InvalidArgument as error:
+            # An argument of `connect` is an option of ours; a variable names itself.
+            raise usage(f"{'' if error.message.startswith('NOOSPHERE_') else '--'}{error.message}") from None
         yield client
 
 
@@ -67,7 +78,7 @@ def cli_error(error: NoosphereError, advice: str = _ADVICE) -> CliError:
     }
     # A namespace can be in another state than expected, too; only a record has something to explain.
     if not isinstance(error, Conflict) or not error.key:
-        return CliError(code, str(error), error.reason, details)
+        return CliError(code, f"{error}{_HINTS.get(error.reason, '')}", error.reason, details)
     explanation = error.explain(max_tokens=_EXPLANATION_TOKENS_MAX)
     details |= {"message": explanation, "conflict": _conflict_data(error)}
     return CliError(code, f"{error.reason}: {explanation} ({advice})", error.reason, details)
