@@ -178,9 +178,9 @@ class Types:
                 return self.into(alias.value, symbol.module, value)
             case ast.BinOp(left=some, op=ast.BitOr(), right=ast.Constant(value=None)):
                 made = self.into(some, module, value)
-                return made if made == f"plain({value})" else f"None if {value} is None else {made}"
+                return made if made in (f"plain({value})", f"each({value})") else f"None if {value} is None else {made}"
             case ast.Subscript(value=ast.Name(id=outer)) if outer in _SEQUENCES:
-                return f"[plain(item) for item in {value}]"
+                return f"each({value})"
         return f"plain({value})"
 
     def _take(self, node: ast.expr, module: str) -> None:

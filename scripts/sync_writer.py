@@ -392,9 +392,13 @@ class Writer:
             passed.insert(len([a for a in positional if a.arg != "self"]), variadic)
         if wanted.kwarg is not None:
             passed.append(f"**{wanted.kwarg.arg}")
-        if "plain(" in ", ".join(passed):
-            self.use_runtime("_twin", "plain")
+        self._use_converters(", ".join(passed))
         return (["call = self._portal.call()", *prepared] if prepared else []), ", ".join(passed)
+
+    def _use_converters(self, text: str) -> None:
+        for name in ("plain", "each"):
+            if f"{name}(" in text:
+                self.use_runtime("_twin", name)
 
     def _relayed(self, name: str, callback: ast.expr, module: str, optional: bool) -> list[str]:
         assert isinstance(callback, ast.Subscript)
@@ -407,10 +411,12 @@ class Writer:
         handed = [self.types.out(a, module, n) for n, a in zip(names, arguments.elts, strict=True)]
         call = f"{name}({', '.join(handed)})"
         made = self.types.into(result, module, "made")
-        lines = [f"def run_{name}({', '.join(declared)}) -> {self.types.aio(result, module)}:"]
+        self._use_converters(made)
+        kind = self.types.aio(result, module)
+        lines = [f"def run_{name}({', '.join(declared)}) -> {kind}:"]
         lines += [f"    assert {name} is not None"] if optional else []
-        lines += [f"    return {call}"] if made == "made" else [f"    made = {call}", f"    return {made}"]
-        return [*lines, ""]
+        plain = [f"    made = {call}", f"    wanted: {kind} = {made}", "    return wanted"]
+        return [*lines, *([f"    return {call}"] if made == "made" else plain), ""]
 
     def default(self, node: ast.expr, module: str) -> str:
         """Returns the text of a default value; names in it become imports."""

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
@@ -157,6 +157,17 @@ def test_a_decision_is_thought_in_the_callers_thread(client: Client, space: Name
         with pytest.raises(StaleRead) as caught:
             view.commit(Put("step", "in vain"))
     assert "late" in caught.value.explain()
+
+
+def test_what_is_no_decision_is_refused_in_words(space: Namespace) -> None:
+    async def think(view: View) -> list[Operation]:
+        raise AssertionError("not awaited")
+
+    with pytest.raises(TypeError, match="the function is async"):
+        space.decide(cast("Any", think))
+    with pytest.raises(InvalidArgument, match="think: expected several writes, got one Put"):
+        space.decide(lambda view: cast("Any", Put("k", 1)))
+    assert space.get("k") is None
 
 
 def test_siblings_wait_in_the_queue_and_are_resolved(client: Client, space: Namespace) -> None:

@@ -86,7 +86,7 @@ def test_a_coroutine_function_becomes_a_function(generate: Generate) -> None:
             "self._portal, self._inner.m(n), lambda portal, item: None if item is None else Thing(portal, item)",
         ),
         ("async def m(self, *others: Thing) -> None: ...", "self._inner.m, *(plain(item) for item in others)"),
-        ("async def m(self, others: Iterable[Thing]) -> None: ...", "self._inner.m, [plain(item) for item in others]"),
+        ("async def m(self, others: Iterable[Thing]) -> None: ...", "self._portal.run(self._inner.m, each(others))"),
         ("async def m(self, other: Thing | int) -> None: ...", "self._portal.run(self._inner.m, plain(other))"),
         (
             "async def m(self, f: Callable[[Thing], Thing | Awaitable[Thing]]) -> int: ...",

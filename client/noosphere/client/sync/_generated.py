@@ -51,7 +51,7 @@ from noosphere.client._watch import PATIENCE, SNAPSHOT_RECORDS_MAX, BatchKind
 from noosphere.client.sync._block import BlockTwin, Connection
 from noosphere.client.sync._iterate import iterate
 from noosphere.client.sync._portal import Portal
-from noosphere.client.sync._twin import PLAIN, TWINS, Twin, plain, with_twins
+from noosphere.client.sync._twin import PLAIN, TWINS, Twin, each, plain, with_twins
 from noosphere.consistency import CausalContext, Encoding, MergeType, NamespacePolicy, Scalar, StaleEntry, VersionClock
 
 Reply = TypeVar("Reply")
@@ -1088,11 +1088,7 @@ class Namespace(Twin[aio.Namespace]):
             NoosphereError: anything else, see the tree.
         """
         return self._portal.run(
-            self._inner.transact,
-            [plain(item) for item in compares],
-            [plain(item) for item in operations],
-            request_id=request_id,
-            timeout=timeout,
+            self._inner.transact, each(compares), each(operations), request_id=request_id, timeout=timeout
         )
 
     def decide(
@@ -1145,7 +1141,8 @@ class Namespace(Twin[aio.Namespace]):
 
         def run_think(think_0: aio.View) -> _Writes:
             made = think(View(self._portal, think_0))
-            return None if made is None else [plain(item) for item in made]
+            wanted: _Writes = each(made)
+            return wanted
 
         found: Decision = call.run(
             self._inner.decide,
@@ -1717,7 +1714,7 @@ class View(NamespaceView, BlockTwin[aio.View]):
         return self._portal.run(
             self._inner.commit,
             *(plain(item) for item in writes),
-            compares=[plain(item) for item in compares],
+            compares=each(compares),
             guard=guard,
             request_id=request_id,
             timeout=timeout,

@@ -7,7 +7,7 @@ conflict does, is raised as a copy that carries twins.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from noosphere.client import FailedPart, NoosphereError
@@ -65,6 +65,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
         return type(value)(plain(item) for item in value)
     return value
+
+
+def each(values: Any) -> Any:
+    """Returns several arguments as the async client wants them; what is not several is left for it to refuse."""
+    return [plain(value) for value in values] if isinstance(values, Iterable) else values
 
 
 def with_twins(portal: Portal, error: E) -> E:
