@@ -307,6 +307,7 @@ def test_interrupted_it_stops_every_process_and_removes_its_folder(
         (("--agents", "1"), 2, "agents: 1 is not between 2 and 32"),
         (("--history", "absent/history"), 2, "absent: no such folder"),
         (("--history", "."), 2, "is a folder"),
+        (("--server", ""), 2, "--server: '' is not host:port with a port from 1 to 65535"),
         (("--server", "127.0.0.1:1"), 4, "no server answers at 127.0.0.1:1 within 5 s"),
     ],
 )

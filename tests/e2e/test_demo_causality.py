@@ -99,6 +99,12 @@ def test_a_server_that_is_not_there_is_one_line() -> None:
     assert (done.code, done.error) == (4, "no server answers at 127.0.0.1:1 within 5 s")
 
 
+def test_an_address_that_is_none_is_wrong_usage() -> None:
+    done = Cli().run("demo", "causality", "--server", "127.0.0.1:70000")
+    assert done.code == 2
+    assert done.error == "--server: '127.0.0.1:70000' is not host:port with a port from 1 to 65535"
+
+
 def cover_everything(patch: pytest.MonkeyPatch) -> None:
     """Whatever a writer presents counts as having seen all there is."""
     patch.setattr(CausalContext, "covers", lambda *_: True)

@@ -88,6 +88,38 @@ def test_a_wrong_option_is_refused_before_anything_is_touched(
     assert not (tmp_path / "data").exists()
 
 
+_NO_ADDRESS = "is not host:port with a port from 1 to 65535"
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--server", "127.0.0.1:65536"), f"--server: '127.0.0.1:65536' {_NO_ADDRESS}"),
+        (("--server", "127.0.0.1:0"), f"--server: '127.0.0.1:0' {_NO_ADDRESS}"),
+        (("--server", "memory.example"), f"--server: 'memory.example' {_NO_ADDRESS}"),
+        (("--server", ":7443"), f"--server: ':7443' {_NO_ADDRESS}"),
+        (("--server", "http://memory.example:7443"), f"--server: 'http://memory.example:7443' {_NO_ADDRESS}"),
+        (("--server", ""), f"--server: '' {_NO_ADDRESS}"),
+        ((), f"NOOSPHERE_SERVER: '7443' {_NO_ADDRESS}"),
+        (("--server", "127.0.0.1:1", "--agent", "a#b"), "--agent: 'a#b' contains '#'"),
+        (("--server", "127.0.0.1:1", "--agent", ""), "--agent: must not be empty"),
+        (("--server", "127.0.0.1:1", "--timeout", "1e9"), "--timeout: 1000000000.0 is not a number of seconds"),
+    ],
+)
+def test_what_cannot_be_connected_to_is_wrong_usage(cli: Cli, options: tuple[str, ...], line: str) -> None:
+    done = cli.run("get", "shared/x", "k", *options, environment={"NOOSPHERE_SERVER": "7443"})
+    assert done.code == 2
+    assert done.error.startswith(line)
+
+
+@pytest.mark.parametrize("option", ["--data", "--config"])
+def test_an_empty_path_is_not_the_working_directory(cli: Cli, option: str) -> None:
+    """`--data "$FOLDER"` with a variable that is not set."""
+    done = cli.run("serve", option, "", "--listen", "127.0.0.1:0")
+    assert done.code == 2
+    assert done.error == f"invalid value for '{option}': '' is not a path (see `noosphere serve --help`)"
+
+
 def test_an_unknown_key_names_file_and_key(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "noosphere.toml"
     file.write_text("durabilty = 'os'\n")

@@ -33,6 +33,7 @@ from noosphere.client import (
     View,
     connect,
 )
+from noosphere.client._arguments import checked_address, shown
 from noosphere.v1 import memory_service_pb2 as ms
 
 HALF = "half a \ud83d pair"
@@ -265,8 +266,15 @@ async def refused(client: Client, field: str, entrance: Entrance) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"agent": HALF}, {"server": f"{HALF}:1"}, {"timeout": 0}, {"timeout": 10**400}],
-    ids=["agent", "server", "timeout", "long timeout"],
+    [
+        {"agent": HALF},
+        {"server": f"{HALF}:1"},
+        {"server": ""},
+        {"server": "127.0.0.1:70000"},
+        {"timeout": 0},
+        {"timeout": 10**400},
+    ],
+    ids=["agent", "server", "no server", "port", "timeout", "long timeout"],
 )
 async def test_a_client_that_cannot_connect_says_which_argument_is_wrong(arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match=f": {next(iter(arguments))}: "):
@@ -282,3 +290,16 @@ async def test_what_was_refused_has_used_no_number(server: ScriptedServer, clien
 
 def test_the_farthest_time_that_python_knows_is_none_too_far() -> None:
     assert Put("k", 1, expires_at=datetime.max.replace(tzinfo=UTC)).expires_at is not None
+
+
+@pytest.mark.parametrize(
+    "address", ["memory.example:7443", "[::1]:1", "[fe80::1%eth0]:7443", "unix:/run/noosphere.sock", "dns:///a:1"]
+)
+def test_addresses_that_name_a_server(address: str) -> None:
+    assert checked_address("server", address) == address
+
+
+@pytest.mark.parametrize("value", [10**5_000, "x" * 10_000, "a\nb", HALF], ids=["number", "text", "line", "surrogate"])
+def test_what_a_message_shows_is_short_and_printable(value: object) -> None:
+    assert len(shown(value)) < 100
+    assert shown(value).isprintable()

@@ -102,12 +102,15 @@ def test_addresses_split_into_host_and_port() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('durabilty = "os"', "unknown key 'durabilty'; known are listen, data, durability"),
+        ('durabilty = "os"', "unknown key 'durabilty'; is durability meant? known are listen, data, durability"),
         ('[serve]\nlisten = "x"', "unknown key 'serve'"),
         ('durability = "maybe"', "durability: input should be 'fsync' or 'os', not 'maybe'"),
         ("memory_mib_max = 1", "memory_mib_max: input should be greater than or equal to 16, not 1"),
         ('listen = "0.0.0.0:1"', "listen: '0.0.0.0' is not a loopback address"),
         ("listen = 7443", "listen: input should be a valid string, not 7443"),
+        ('data = ""', "data: '' is not a path"),
+        ('data = "a\\u0000b"', "data: 'a\\x00b' is not a path: it contains NUL"),
+        ('data = "~nobody-of-that-name/x"', "data: '~nobody-of-that-name/x' is in a home directory that does not exist"),
         ("listen = ", "is not TOML"),
         ("\udcff", "is not TOML"),
     ],
@@ -131,7 +134,8 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "problem"),
     [
-        ("NOOSPHERE_LISTN", "127.0.0.1:1", "NOOSPHERE_LISTN: unknown environment variable; known are NOOSPHERE_AGENT"),
+        ("NOOSPHERE_LISTN", "127.0.0.1:1", "NOOSPHERE_LISTN: unknown environment variable; is NOOSPHERE_LISTEN meant? known are "),
+        ("NOOSPHERE_XYZ", "1", "NOOSPHERE_XYZ: unknown environment variable; known are NOOSPHERE_AGENT"),
         ("NOOSPHERE_DRAIN_SECONDS", "soon", "NOOSPHERE_DRAIN_SECONDS: input should be a valid number"),
         ("NOOSPHERE_REFLECTION", "perhaps", "NOOSPHERE_REFLECTION: input should be a valid boolean"),
     ],

@@ -9,7 +9,7 @@ from ._errors import InvalidArgument
 INT64_MAX = (1 << 63) - 1
 _SHOWN_MAX = 80
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s\[\]:/?#@]+):(\d{1,5})", re.ASCII)
+_ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]|[^\s\[\]:/?#@]+):(\d{1,5})", re.ASCII)
 # Names of gRPC's own, of which it knows the form: unix:/run/noosphere.sock, dns:///memory.example:7443.
 _TARGET = re.compile(r"(?:unix|unix-abstract|dns|ipv4|ipv6|xds):\S+", re.ASCII)
 

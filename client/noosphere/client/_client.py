@@ -254,7 +254,7 @@ async def connect(
     if agent is not None:
         check_agent(agent)
     address = SERVER_DEFAULT
-    if server:
+    if server is not None:
         address = checked_address("server", server)
     elif variable := os.environ.get(SERVER_VARIABLE):
         address = checked_address(SERVER_VARIABLE, variable)

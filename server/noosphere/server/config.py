@@ -7,16 +7,17 @@ program gets what it asked for; only :func:`load` looks at the world.
 
 from __future__ import annotations
 
+import difflib
 import ipaddress
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, SecretBytes, SecretStr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretBytes, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -65,6 +66,24 @@ def _loopback_only(listen: str) -> str:
     return listen
 
 
+def folder_or_file(text: Any) -> Any:
+    """Returns the path that a text names, with ``~`` replaced; what is neither text nor path is left alone.
+
+    Raises:
+        ValueError: the text names nothing. The empty one would be the working directory.
+    """
+    if not isinstance(text, (str, Path)):
+        return text
+    if text == "":
+        raise ValueError("'' is not a path")
+    if "\0" in str(text):
+        raise ValueError(f"{str(text)!r} is not a path: it contains NUL")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise ValueError(f"{str(text)!r} is in a home directory that does not exist") from None
+
+
 class Settings(BaseSettings):
     """Everything that an operator can choose about a server.
 
@@ -78,7 +97,7 @@ class Settings(BaseSettings):
         default="127.0.0.1:7443",
         description="Address to serve on, as host:port. Loopback only. Port 0 lets the system choose one.",
     )
-    data: Annotated[Path, AfterValidator(Path.expanduser)] = Field(
+    data: Annotated[Path, BeforeValidator(folder_or_file)] = Field(
         default=Path("noosphere-data"),
         description="Folder that holds everything; created if missing, relative to the working directory.",
     )
@@ -181,6 +200,14 @@ def _explain(origin: str, key: str, error: ErrorDetails) -> str:
     return f"{where}: {problem[:1].lower()}{problem[1:]}{given}"
 
 
+def _known(name: str, known: Iterable[str]) -> str:
+    """Returns which names are known, after the one that is most like an unknown one."""
+    # What all variables begin with must not make them look alike.
+    names = {one.removeprefix(ENV_PREFIX): one for one in known}
+    meant = difflib.get_close_matches(name.removeprefix(ENV_PREFIX), names, n=1)
+    return f"{f'is {names[meant[0]]} meant? ' if meant else ''}known are {', '.join(names.values())}"
+
+
 def _read_file(file: Path) -> dict[str, Any]:
     try:
         with file.open("rb") as stream:
@@ -191,7 +218,7 @@ def _read_file(file: Path) -> dict[str, Any]:
         raise ConfigError(f"{file}: is not TOML: {error}") from None
     for key in values:
         if key not in Settings.model_fields:
-            raise ConfigError(f"{file}: unknown key {key!r}; known are {', '.join(Settings.model_fields)}")
+            raise ConfigError(f"{file}: unknown key {key!r}; {_known(key, Settings.model_fields)}")
     return values
 
 
@@ -199,6 +226,6 @@ def _read_environment() -> dict[str, Any]:
     known = {_variable(key) for key in Settings.model_fields} | _OTHER_VARIABLES
     for name in os.environ:
         if name.startswith(ENV_PREFIX) and name not in known and not _SERVICE_LINK.fullmatch(name):
-            raise ConfigError(f"{name}: unknown environment variable; known are {', '.join(sorted(known))}")
+            raise ConfigError(f"{name}: unknown environment variable; {_known(name, sorted(known))}")
     # Case-sensitive names would not match upper-case variables; an empty variable counts as not set.
     return EnvSettingsSource(Settings, case_sensitive=False, env_prefix=ENV_PREFIX, env_ignore_empty=True)()

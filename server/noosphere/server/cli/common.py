@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+
+def path_option(*names: str, help: str, metavar: str = "PATH") -> Any:
+    """Returns an option for a path. Typer's own takes an empty text for the working directory."""
+
+    def parse(text: str) -> Path:
+        from noosphere.server.config import folder_or_file
+
+        try:
+            found: Path = folder_or_file(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+        return found
+
+    return typer.Option(*names, help=help, metavar=metavar, parser=parse)
+
 
 ServerOption = Annotated[
     str | None,
@@ -25,7 +41,7 @@ TimeoutOption = Annotated[
 ]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", help="A TOML file with settings. [env: NOOSPHERE_CONFIG]"),
+    path_option("--config", metavar="FILE", help="A TOML file with settings. [env: NOOSPHERE_CONFIG]"),
 ]
 NamespaceArgument = Annotated[str, typer.Argument(help="The namespace, e.g. shared/launch.", show_default=False)]
 KeyArgument = Annotated[str, typer.Argument(help="The key, e.g. plan/next.", show_default=False)]

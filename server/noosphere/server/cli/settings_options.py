@@ -10,11 +10,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 from typer.main import get_command
+
+from .common import path_option
 
 # Where a completed command finds its flags in `Context.meta`.
 FLAGS = "noosphere.flags"
@@ -51,7 +54,8 @@ def _with_settings(function: Callable[..., None]) -> Callable[..., None]:
     for key, field in Settings.model_fields.items():
         help_text = f"{field.description} [default: {_show(field.default)}]"
         # mypy knows of no annotation that it is a type; every field has one.
-        annotation: Any = Annotated[field.annotation | None, typer.Option(help=help_text)]  # type: ignore[operator]
+        option: Any = path_option(help=help_text) if field.annotation is Path else typer.Option(help=help_text)
+        annotation: Any = Annotated[field.annotation | None, option]  # type: ignore[operator]
         parameters.append(inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
     # A function may have this attribute, and `inspect` looks for it, but its declared type does not name it.
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -15,9 +15,11 @@ from pathlib import Path
 
 import grpc
 
+from noosphere.client import DeadlineExceeded, InvalidArgument, Unavailable, connect
 from noosphere.v1 import admin_service_pb2, admin_service_pb2_grpc
 
 from .protocol import EVENTS, Event, Orders, to_line
+from .text import InputError
 
 START_LIMIT_S = 60.0
 REACH_LIMIT_S = 5.0
@@ -76,14 +78,16 @@ async def require_server(server: str) -> None:
     """Checks that a server is there.
 
     Raises:
+        InputError: its address is none.
         ServerUnreachable: it does not answer.
     """
-    async with grpc.aio.insecure_channel(server, options=_CHANNEL_OPTIONS) as channel:
-        try:
-            async with asyncio.timeout(REACH_LIMIT_S):
-                await channel.channel_ready()
-        except TimeoutError:
-            raise ServerUnreachable(f"no server answers at {server} within {REACH_LIMIT_S:g} s") from None
+    try:
+        async with connect(server, timeout=REACH_LIMIT_S):
+            pass
+    except InvalidArgument as error:
+        raise InputError(f"--{error.message}") from None
+    except (Unavailable, DeadlineExceeded):
+        raise ServerUnreachable(f"no server answers at {server} within {REACH_LIMIT_S:g} s") from None
 
 
 async def delete_namespace(server: str, namespace: str) -> None:
