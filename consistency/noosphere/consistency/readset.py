@@ -67,6 +67,16 @@ class NamespaceSeen(NamedTuple):
         yield from (seen.version for seen in self.keys.values())
         yield from (seen.stamp for seen in self.collections.values())
 
+    def is_as_seen(self, collection: str, mode: StampMode, stamp: int) -> bool:
+        """Tells whether a collection that was read, and whose stamp is ``stamp`` now, has not changed since.
+
+        A store need not keep the stamps of collections without records for ever. Then the stamp of every such
+        collection rises to the newest that was forgotten, which says nothing about this one; but what lies not
+        above the oldest reading had happened by then. A stamp that has fallen is that of another generation.
+        """
+        seen = self.collections[collection, mode].stamp
+        return seen <= stamp <= max(seen, self.revision)
+
 
 class Guard(NamedTuple):
     """What must not have changed: one key, or everything below a collection (``prefix`` ends in ``/``).

@@ -253,6 +253,24 @@ def listed(name: bytes, mode: int = 0, stamp: int = 1, ends_ms: int = NEVER_MS) 
     return struct.pack(">HBQQ", len(name), mode, stamp, ends_ms) + name
 
 
+@pytest.mark.parametrize(
+    ("seen", "now", "same"),
+    [
+        (5, 5, True),
+        (5, 7, True),
+        (5, 9, True),
+        (5, 10, False),
+        (5, 4, False),
+        (0, 0, True),
+        (12, 12, True),
+        (12, 13, False),
+    ],
+)
+def test_a_stamp_that_has_risen_below_the_oldest_reading_tells_of_no_change(seen: int, now: int, same: bool) -> None:
+    part = NamespaceSeen(9, collections={("goals/", CHANGED): CollectionSeen(seen)})
+    assert part.is_as_seen("goals/", CHANGED, now) is same
+
+
 FORGED = {
     "a record of the services": space(b"shared/a", key(b"\0conflicts/0000")),
     "a collection of the services": space(b"shared/a", listed(b"\0conflicts/"), lists=1),

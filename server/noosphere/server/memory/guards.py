@@ -90,7 +90,7 @@ async def validate(core: Core, call: Call, ref: NamespaceRef, written: Iterable[
         differing = differences(present, seen)
         stale += await explained(core, present, seen, differing)
         ends_ms = min(ends_ms, _first_end_ms(seen, differing))
-        valid = frozenset(name for name, listed in own.collections.items() if present.stamps[name] == listed.stamp)
+        valid = frozenset(name for name in own.collections if own.is_as_seen(*name, present.stamps[name]))
         checks = _checks(present, seen, differing, valid, written)
     if stale and not tokens.warn:
         raise stale_read_set(stale)

@@ -107,7 +107,7 @@ def differences(present: Present, seen: NamespaceSeen) -> list[StaleEntry]:
     for (collection, mode), listed in seen.collections.items():
         stamp = present.stamps[collection, mode]
         # A value that has ended but was not swept yet has not moved the stamp.
-        if stamp != listed.stamp or listed.expires_at_ms <= now_ms:
+        if not seen.is_as_seen(collection, mode, stamp) or listed.expires_at_ms <= now_ms:
             stale.append(StaleEntry(name, collection, True, listed.stamp, stamp))
     return stale
 
@@ -201,7 +201,7 @@ async def _renewed(core: Core, present: Present, seen: NamespaceSeen, whole: Nam
         keys[key] = KeySeen(now.version, now.ends_ms)
     for listed, stamp in present.stamps.items():
         was = collections[listed]
-        unchanged = stamp == was.stamp and was.expires_at_ms > present.view.now_ms
+        unchanged = whole.is_as_seen(*listed, stamp) and was.expires_at_ms > present.view.now_ms
         ends_ms = was.expires_at_ms if unchanged else await _first_end_ms(core, present, listed[0])
         collections[listed] = CollectionSeen(stamp, ends_ms)
     all_new = len(seen.keys) == len(whole.keys) and len(seen.collections) == len(whole.collections)

@@ -93,7 +93,11 @@ class ReadResult(NamedTuple):
 
 
 class CollectionStamps(NamedTuple):
-    """When a collection last changed: any record, and its membership. 0: never."""
+    """When a collection last changed: any record, and its membership. 0: never.
+
+    Of a collection without records a store may say more than is so, up to the newest such change of any other;
+    never less.
+    """
 
     changed: int
     members: int
