@@ -21,6 +21,7 @@ from noosphere.server.app import Engine, open_engine
 from noosphere.server.config import Settings
 from noosphere.server.rpc.admin import AdminRpc
 from noosphere.server.rpc.memory import MemoryRpc
+from noosphere.server.rpc.sessions import SessionRpc
 from noosphere.server.storage.embedded.sqlite import FILE as WORKING_FILE
 from noosphere.testing import REST_SECONDS, ManualClock
 
@@ -76,7 +77,8 @@ class LocalServer:
             open_engine(settings, clock=self.clock, on_fatal=self.fatal.append)
         )
         memory = self._engine.memory
-        self._api = Api(HandlerTransport(MemoryRpc(memory), AdminRpc(memory, self.clock)))
+        sessions = SessionRpc(self._engine.sessions)  # type: ignore[abstract]
+        self._api = Api(HandlerTransport(MemoryRpc(memory), AdminRpc(memory, self.clock), sessions))
 
     async def stop(self) -> None:
         """Closes in order."""

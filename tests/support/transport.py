@@ -11,6 +11,7 @@ from tests.support.statuses import Refused, refused
 
 from noosphere.server.rpc.admin import AdminRpc
 from noosphere.server.rpc.memory import MemoryRpc
+from noosphere.server.rpc.sessions import SessionRpc
 
 Response = TypeVar("Response", bound=Message)
 Streamed = TypeVar("Streamed", bound=Message, covariant=True)
@@ -20,6 +21,7 @@ CALL_SECONDS_MAX = 60.0
 
 MEMORY = "noosphere.v1.MemoryService"
 ADMIN = "noosphere.v1.AdminService"
+SESSIONS = "noosphere.v1.SessionService"
 
 
 class Stream(Protocol[Streamed]):
@@ -99,8 +101,12 @@ class _SocketStream(Stream[Response]):
 class HandlerTransport:
     """Calls the real handlers without a network; messages still cross as bytes, as they would on the wire."""
 
-    def __init__(self, memory: MemoryRpc, admin: AdminRpc) -> None:
-        self._servicers: dict[str, MemoryRpc | AdminRpc] = {MEMORY: memory, ADMIN: admin}
+    def __init__(self, memory: MemoryRpc, admin: AdminRpc, sessions: SessionRpc) -> None:
+        self._servicers: dict[str, MemoryRpc | AdminRpc | SessionRpc] = {
+            MEMORY: memory,
+            ADMIN: admin,
+            SESSIONS: sessions,
+        }
 
     async def unary(self, service: str, method: str, request: Message, kind: type[Response]) -> Response:
         """Makes one call."""
@@ -141,4 +147,4 @@ def _to_bytes(message: Message) -> bytes:
     return message.SerializeToString()
 
 
-__all__ = ["ADMIN", "MEMORY", "HandlerTransport", "Refused", "SocketTransport", "Stream", "Transport"]
+__all__ = ["ADMIN", "MEMORY", "SESSIONS", "HandlerTransport", "Refused", "SocketTransport", "Stream", "Transport"]

@@ -20,8 +20,10 @@ from noosphere.consistency.limits import AGENT_LEASE_MS
 from .config import Settings, split_address
 from .logs import configure_logging
 from .memory import Memory
-from .ports.runtime import Clock, SystemClock
+from .ports.runtime import Clock, SystemClock, system_random
 from .rpc.server import RpcServer
+from .sessions import Sessions
+from .sessions.counting import ByteTokenizers
 from .storage.embedded import DataFolder, DataFolderError, EmbeddedCoordinator, EmbeddedStore, Journal
 
 log = structlog.get_logger(__name__)
@@ -40,6 +42,7 @@ class Engine(NamedTuple):
     """The services on opened drivers, without a network."""
 
     memory: Memory
+    sessions: Sessions
     store: EmbeddedStore
 
 
@@ -109,7 +112,8 @@ async def open_engine(
         )
         tasks = memory.start()
         stack.push_async_callback(_cancel, tasks)
-        yield Engine(memory, store)
+        sessions = Sessions.build(memory.core, tokenizers=ByteTokenizers(), rng=system_random())
+        yield Engine(memory, sessions, store)
 
 
 def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> int:
@@ -160,7 +164,7 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
     # Found out first, so that a start in vain leaves the data folder and its epoch alone.
     _check_port(settings.listen)
     async with open_engine(settings, clock=clock, on_fatal=fatal) as engine:
-        server = RpcServer(engine.memory, clock, enable_reflection=settings.reflection)
+        server = RpcServer(engine.memory, engine.sessions, clock, enable_reflection=settings.reflection)
         host, _, _ = settings.listen.rpartition(":")
         try:
             port = await server.start(settings.listen)

@@ -6,15 +6,18 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from noosphere.v1 import admin_service_pb2, memory_service_pb2
+from noosphere.v1 import admin_service_pb2, memory_service_pb2, session_service_pb2
 from noosphere.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
 from noosphere.v1.memory_service_pb2_grpc import add_MemoryServiceServicer_to_server
+from noosphere.v1.session_service_pb2_grpc import add_SessionServiceServicer_to_server
 
 from ..memory import Memory
 from ..ports.runtime import Clock
+from ..sessions import Sessions
 from .admin import AdminRpc
 from .health import Health
 from .memory import MemoryRpc
+from .sessions import SessionRpc
 
 MESSAGE_BYTES_MAX = 1024 * 1024
 RESPONSE_BYTES_MAX = 32 * 1024 * 1024
@@ -22,6 +25,7 @@ CONCURRENT_STREAMS_MAX = 10_000
 SERVICES = (
     memory_service_pb2.DESCRIPTOR.services_by_name["MemoryService"].full_name,
     admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
+    session_service_pb2.DESCRIPTOR.services_by_name["SessionService"].full_name,
 )
 SERVER_OPTIONS = (
     # A second server on the port must fail loudly instead of sharing it.
@@ -42,20 +46,28 @@ class RpcServer:
     """A gRPC server on one address.
 
     Args:
-        memory: the services.
+        memory: the services of shared memory.
+        sessions: the services of sessions.
         clock: the source of time.
         enable_reflection: whether to describe the API to tools.
         service: what answers calls of MemoryService, for a test that looks over its shoulder.
     """
 
     def __init__(
-        self, memory: Memory, clock: Clock, *, enable_reflection: bool, service: MemoryRpc | None = None
+        self,
+        memory: Memory,
+        sessions: Sessions,
+        clock: Clock,
+        *,
+        enable_reflection: bool,
+        service: MemoryRpc | None = None,
     ) -> None:
         self._memory = memory
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._health = Health()
         add_MemoryServiceServicer_to_server(service or MemoryRpc(memory), self._server)
         add_AdminServiceServicer_to_server(AdminRpc(memory, clock), self._server)
+        add_SessionServiceServicer_to_server(SessionRpc(sessions), self._server)  # type: ignore[abstract]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if enable_reflection:
             reflection.enable_server_reflection((*SERVICES, reflection.SERVICE_NAME), self._server)
