@@ -83,8 +83,6 @@ async def test_a_retry_finds_the_session_that_the_server_named(world: World) -> 
 async def test_what_cannot_be_is_refused_by_field_value_and_limit(
     world: World, fields: dict[str, Any], said: str
 ) -> None:
-    world: World, fields: dict[str, Any], said: str
-) -> None:
     a = await caller(world)
     request = pb.OpenSessionRequest(**{"session_id": name_of(a.agent), **fields})
     if fields.keys() & {"session_id"} == set():
