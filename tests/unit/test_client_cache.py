@@ -292,9 +292,10 @@ async def test_half_of_a_snapshot_shows_nothing(script: Script) -> None:
     script.say(page(10, live_record("a", b"2", dot=12), last=False), page(10, live_record("b", b"1", dot=7)))
     cache = script.space.cached()
     opening = asyncio.create_task(cache.__aenter__())
+    await asyncio.sleep(0)  # which begins it: what is not begun cannot be waited for
     script.say(changes(11, live_record("c", b"1", dot=11)))
     await cache._feed.until(lambda: cache.revision == 11)
-    assert not cache.is_live
+    assert (cache.revision, cache.is_live) == (11, False)
     for consistency in ("causal", "stale"):
         with pytest.raises(NotCached):
             cache.get("a", consistency=consistency)
@@ -412,13 +413,22 @@ async def test_the_end_of_the_block_is_the_end_of_the_cache(script: Script) -> N
     script.say(page(10, live_record("plan", b"1", dot=7)))
     async with script.space.cached() as cache:
         kept = cache.get("plan")
-    with pytest.raises(NotCached):
+    with pytest.raises(NotCached, match="has ended"):
         cache.get("plan", consistency="stale")
     assert kept is not None
     assert kept.value == 1
     assert (len(cache), script.client._transport.caches) == (0, {})
     with pytest.raises(RuntimeError, match="for one use"):
         await cache.__aenter__()
+
+
+async def test_a_cache_whose_block_was_never_entered_is_no_reason_to_ask_the_server(script: Script) -> None:
+    cache = script.space.cached()
+    for read in (cache.get, cache.raw, cache.value):
+        with pytest.raises(RuntimeError, match="enter its block first"):
+            read("plan")
+    with pytest.raises(RuntimeError, match="enter its block first"):
+        cache.list()
 
 
 async def test_a_namespace_that_cannot_be_watched_cannot_be_cached(script: Script) -> None:

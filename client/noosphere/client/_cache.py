@@ -61,6 +61,7 @@ class NearCache:
         self._seen = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
+        self._left = False
 
     async def __aenter__(self) -> NearCache:
         """Fills the cache; returns as soon as it can answer, or when the namespace does not fit.
@@ -98,6 +99,7 @@ class NearCache:
         transport = self._space.transport
         if transport.caches.get(self._space.name) is self:
             del transport.caches[self._space.name]
+        self._left = True
         await self._feed.stop()
 
     @property
@@ -306,7 +308,10 @@ class NearCache:
 
         Raises:
             NotCached: they cannot.
+            RuntimeError: its block was never entered, so they never could be.
         """
+        if self._loop is None:
+            raise RuntimeError("the near cache has not begun: enter its block first")
         if consistency == "stale":
             if not state.filled:
                 raise self._cannot("holds nothing")
@@ -342,4 +347,8 @@ class NearCache:
 
     def _cannot(self, why: str) -> NotCached:
         failure = self._feed.failure
-        return NotCached(f"the near cache of {self._space.name} {failure.message if failure is not None else why}")
+        if failure is not None:
+            why = failure.message
+        elif self._left:
+            why = "has ended: its block was left"
+        return NotCached(f"the near cache of {self._space.name} {why}")

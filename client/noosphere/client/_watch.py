@@ -166,7 +166,7 @@ class Watch(Generic[T]):
             NoosphereError: the watch cannot continue, see the tree.
         """
         if not self._entered:
-            raise RuntimeError("use `async with` to begin the watch")
+            raise RuntimeError("the watch has not begun: enter its block first")
         while not self._closed:
             message = await self._next()
             batch = self._after_failure(message) if isinstance(message, Failure) else self._told_by(message)
