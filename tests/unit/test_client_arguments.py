@@ -235,6 +235,10 @@ OUT_OF_RANGE: dict[str, tuple[str, Entrance]] = {
     "policy log_age_max": ("policy.log_age_max: ", policy(log_age_ms_max=0)),
     "policy log_revisions_max": ("policy.log_revisions_max: -1", policy(log_revisions_max=-1)),
     "policy log_bytes_max": ("policy.log_bytes_max: ", policy(log_bytes_max=1 << 40)),
+    "policy text": (
+        "policy: 'siblings' is str, not a NamespacePolicy",
+        lambda space: client_of(space).ensure_namespace("shared/x", cast("NamespacePolicy", "siblings")),
+    ),
     "policy conflict_policy": ("policy.conflict_policy: 9", policy(conflict_policy=9)),
     "policy of a prefix": ("policy.prefix_policies", policy(prefix_policies=(("a/", TOO_LONG),))),
     "request_id": ("request_id: 5", put(request_id=5)),

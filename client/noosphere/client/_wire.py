@@ -158,8 +158,10 @@ def from_policy(policy: NamespacePolicy) -> pb.NamespacePolicy:
     """Returns the wire form of a namespace's rules.
 
     Raises:
-        InvalidArgument: one of them is out of bounds.
+        InvalidArgument: they are none, or one of them is out of bounds.
     """
+    if not isinstance(policy, NamespacePolicy):
+        raise InvalidArgument(f"policy: {shown(policy)} is {type(policy).__name__}, not a NamespacePolicy")
     try:
         policy.check()
     except Refusal as refusal:
