@@ -134,6 +134,21 @@ def test_the_paragraph_says_what_matters() -> None:
         conflict.explain(-1)
 
 
+def test_a_delete_that_was_not_seen_is_called_one() -> None:
+    conflict: Conflict[Any] = Conflict(
+        "message",
+        namespace="shared/launch",
+        key="plan",
+        codec=JSON,
+        theirs=record("plan"),
+        unseen=(Dot(9, "a#1", AT, True), Dot(8, "b#2", AT, False), Dot(7, "", None, True)),
+    )
+    assert (
+        "The changes that you have not seen are by `a#1 at 2026-11-30T12:00:05Z (a delete), "
+        "b#2 at 2026-11-30T12:00:05Z, expiry at unknown`."
+    ) in conflict.explain()
+
+
 def test_what_the_caller_may_do_depends_on_what_is_there() -> None:
     def conflict(operation: str, theirs: Record[Any] | None) -> Conflict[Any]:
         return Conflict("", namespace="shared/launch", key="k", operation=operation, theirs=theirs)

@@ -170,7 +170,8 @@ class Conflict(NoosphereError, Generic[T]):
             shown = ", ".join(_writer(dot) for dot in self.unseen[:_WRITERS_SHOWN])
             more = len(self.unseen) - _WRITERS_SHOWN
             rest = f" and {more} more." if more > 0 else "."
-            found.append(Sentence("The change that you have not seen is by ", shown, rest, 2, cut=True))
+            changes = "changes that you have not seen are" if len(self.unseen) > 1 else "change that you have not seen is"
+            found.append(Sentence(f"The {changes} by ", shown, rest, 2, cut=True))
         if self._mine is not None:
             found.append(Sentence("You wanted to write ", show_payload(self._mine), ".", 4, cut=True))
         if self.base is not None:
@@ -271,8 +272,8 @@ def _dots(record: Record[Any]) -> tuple[Dot, ...]:
 
 
 def _writer(dot: Dot) -> str:
-    verb = "deleted by " if dot.deleted else ""
-    return f"{verb}{escape(dot.actor) or 'expiry'} at {show_time(dot.time)}"
+    what = " (a delete)" if dot.deleted and dot.actor else ""
+    return f"{escape(dot.actor) or 'expiry'} at {show_time(dot.time)}{what}"
 
 
 def _payloads(record: Record[Any]) -> list[Payload]:
