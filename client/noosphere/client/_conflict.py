@@ -170,7 +170,9 @@ class Conflict(NoosphereError, Generic[T]):
             shown = ", ".join(_writer(dot) for dot in self.unseen[:_WRITERS_SHOWN])
             more = len(self.unseen) - _WRITERS_SHOWN
             rest = f" and {more} more." if more > 0 else "."
-            changes = "changes that you have not seen are" if len(self.unseen) > 1 else "change that you have not seen is"
+            changes = (
+                "changes that you have not seen are" if len(self.unseen) > 1 else "change that you have not seen is"
+            )
             found.append(Sentence(f"The {changes} by ", shown, rest, 2, cut=True))
         if self._mine is not None:
             found.append(Sentence("You wanted to write ", show_payload(self._mine), ".", 4, cut=True))
