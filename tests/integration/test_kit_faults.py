@@ -187,6 +187,10 @@ def test_an_appointment_that_nobody_could_keep_is_refused_at_once() -> None:
         async with server() as srv:
             with pytest.raises(ValueError, match="nobody but its agent writes to 'agents/planner-0'"):
                 srv.faults.conflict_next("agents/planner-0", "draft", 1)
+            with pytest.raises(ValueError, match="namespace: 'launch' is not agents/…, "):
+                srv.faults.conflict_next("launch", "plan", 1)
+            with pytest.raises(ValueError, match="key: '/plan' has an empty segment"):
+                srv.faults.before_write("shared/launch", "/plan", lambda key: key.delete(blind=True))
             with pytest.raises(ValueError, match=r"n: 0 is not a number of calls"):
                 srv.faults.drop_reply(0)
             with pytest.raises(ValueError, match=r"method: 'Push' is not one of .*Put"):

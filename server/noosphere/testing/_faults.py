@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from noosphere.client import Client, Conflict, Key
+from noosphere.consistency import Refusal, check_key, check_namespace
 
 from ._plan import CHANGING, METHODS, Delay, Interference, LostReply, Plan, Which
 
@@ -59,7 +60,8 @@ class Faults:
             agent: who that is, none of the test's own clients.
 
         Raises:
-            ValueError: nobody but its owner may write there, or the other agent is a client of the test itself.
+            ValueError: a name is malformed, nobody but its owner may write there, or the other
+                agent is a client of the test itself.
         """
 
         async def replace(theirs: Key[Any]) -> None:
@@ -87,8 +89,15 @@ class Faults:
             agent: who that is.
 
         Raises:
-            ValueError: nobody but its owner may write there, or the other agent is a client of the test itself.
+            ValueError: a name is malformed, nobody but its owner may write there, or the other
+                agent is a client of the test itself.
         """
+        try:
+            check_namespace(namespace)
+            check_key(key)
+        except Refusal as refusal:
+            # No write could ever meet it.
+            raise ValueError(refusal.message) from None
         if self._is_client(agent):
             raise ValueError(f"agent: {agent!r} is a client of the test itself; name another")
         if namespace.startswith("agents/") and namespace != f"agents/{agent}":
