@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.api import SEEN_NOTHING, Agent, Api, PutOptions
+from tests.support.api import SEEN_NOTHING, Agent, Api, PutOptions, put
 from tests.support.engine import LocalServer
 from tests.support.statuses import refusal
 from tests.support.worlds import World
@@ -37,6 +37,35 @@ async def large(world: World) -> tuple[Api, Agent, str]:
     await agent.ensure(space, LARGE)
     await fill(agent, space, "k")
     return world.api, agent, space
+
+
+async def test_siblings_that_would_no_longer_fit_are_a_conflict_that_can_be_resolved(world: World) -> None:
+    agent, space = await world.agent(), world.space()
+    await agent.ensure(space, LARGE)
+    value = b"x" * 65_536
+    for _ in range(14):
+        await agent.put(space, "k", value, context=SEEN_NOTHING, encoding=types.ENCODING_BYTES)
+    with refusal(Reason.SIBLING_LIMIT) as error:
+        await agent.put(space, "k", value, context=SEEN_NOTHING, encoding=types.ENCODING_BYTES)
+    assert len(error.conflict().unseen) == 14
+    record = await agent.get(space, "k")
+    assert len(record.values) == 14
+    await agent.put(space, "k", value, context=record.context, encoding=types.ENCODING_BYTES)
+
+
+async def test_a_transaction_that_would_leave_too_much_behind_says_so(world: World) -> None:
+    agent, space = await world.agent(), world.space()
+    await agent.ensure(space, LARGE)
+    operations = [put(f"k{n}", "x" * 30_000, context=SEEN_NOTHING) for n in range(8)]
+    for _ in range(3):
+        await agent.transact(space, *operations)
+    with refusal(Reason.VALUE_TOO_LARGE) as error:
+        await agent.transact(space, *operations)
+    assert error.message == "operations has 960064 bytes in the records that they leave behind, the limit is 786432"
+    assert [len((await agent.get(space, f"k{n}")).values) for n in range(8)] == [3] * 8
+    # One by one they may all be written.
+    for number in range(8):
+        await agent.put(space, f"k{number}", "x" * 30_000, context=SEEN_NOTHING)
 
 
 async def test_values_that_end_at_once_end_however_large_what_remains(local: LocalServer) -> None:

@@ -14,7 +14,7 @@ from . import merge as merging
 from .clock import VersionClock
 from .context import CausalContext
 from .errors import ConflictInfo, Dot, Reason, Refusal, invalid, too_large
-from .limits import MERGED_REPLY_BYTES_MAX, SIBLINGS_MAX
+from .limits import MERGED_REPLY_BYTES_MAX, SIBLINGS_BYTES_MAX, SIBLINGS_MAX
 from .merge import MergeType
 from .policy import ConflictPolicy
 from .record import Encoding, Record, Scalar, Sibling
@@ -198,12 +198,7 @@ def decide_put(record: Record | None, key: str, put: Put, at: Circumstances) -> 
             raise too_large("value", size, at.item_bytes_max)
     verdict = _judge(record, settled, key, version, when, at)
     survivors, overwritten = verdict.survivors, verdict.overwritten
-    if len(survivors) + 1 > SIBLINGS_MAX:
-        raise Refusal(
-            Reason.SIBLING_LIMIT,
-            f"{key!r} has {len(survivors)} siblings that the writer has not seen, the limit is {SIBLINGS_MAX}",
-            ConflictInfo(key, version, tuple(s.info(at.now_ms) for s in reversed(survivors))),
-        )
+    _check_siblings(key, version, survivors, len(data), at)
     mine = Sibling(0, at.actor, at.now_ms, data, put.encoding, expires_at_ms)
     new = _rewritten(record, settled, (*survivors, mine), at, put.attributes, merge_type)
     return Decision(
@@ -415,6 +410,19 @@ def _judge(
         survivors=tuple(s for s in unseen if s.data is not None),
         undone_delete=any(s.data is None for s in unseen),
     )
+
+
+def _check_siblings(key: str, version: int, survivors: tuple[Sibling, ...], more_bytes: int, at: Circumstances) -> None:
+    size = sum(len(s.data or b"") for s in survivors) + more_bytes
+    if len(survivors) < SIBLINGS_MAX and (not survivors or size <= SIBLINGS_BYTES_MAX):
+        return
+    problem = f"{key!r} has {len(survivors)} siblings that the writer has not seen"
+    if len(survivors) < SIBLINGS_MAX:
+        problem += f", with this value {size} bytes, the limit is {SIBLINGS_BYTES_MAX}"
+    else:
+        problem += f", the limit is {SIBLINGS_MAX}"
+    unseen = tuple(s.info(at.now_ms) for s in reversed(survivors))
+    raise Refusal(Reason.SIBLING_LIMIT, problem, ConflictInfo(key, version, unseen))
 
 
 def _infos(siblings: tuple[Sibling, ...]) -> tuple[Dot, ...]:

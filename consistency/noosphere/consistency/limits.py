@@ -17,6 +17,8 @@ ATTRIBUTE_NAME_BYTES_MAX = 64
 ATTRIBUTE_VALUE_BYTES_MAX = 256
 
 SIBLINGS_MAX = 16
+SIBLINGS_BYTES_MAX = 14 * ITEM_BYTES_MAX
+"""With the result of a task and all that goes with them they fit in one commit, so a record can always be written."""
 CLOCK_ENTRIES_MAX = 16
 CONTEXT_EXTRAS_MAX = 16
 

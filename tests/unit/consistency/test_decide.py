@@ -16,7 +16,7 @@ from noosphere.consistency import (
     Reason,
     decide_claim,
 )
-from noosphere.consistency.limits import SIBLINGS_MAX
+from noosphere.consistency.limits import SIBLINGS_BYTES_MAX, SIBLINGS_MAX
 from noosphere.consistency.merge import CounterAdd
 
 REJECT, SIBLINGS, LAST = ConflictPolicy.REJECT, ConflictPolicy.SIBLINGS, ConflictPolicy.LAST_WRITER_WINS
@@ -155,6 +155,22 @@ def test_there_are_at_most_16_siblings_and_none_is_dropped() -> None:
     ack = key.put(b"2", seeing(CausalContext(0, (dots[3],))))
     assert (len(key.values), ack.version) == (SIBLINGS_MAX, None)
     assert key.put(b"3", seeing(key.read)).version == key.version
+
+
+def test_siblings_are_at_most_so_large_together_and_none_is_dropped() -> None:
+    key = Key(SIBLINGS, item_bytes_max=SIBLINGS_BYTES_MAX)
+    half = b"1" * (SIBLINGS_BYTES_MAX // 2)
+    first = key.put(half, seeing(NOTHING))
+    second = key.put(half, seeing(NOTHING))
+    refusal = refused(Reason.SIBLING_LIMIT, key.put, b"2", seeing(NOTHING))
+    assert "has 2 siblings" in refusal.message
+    assert "with this value 917505 bytes, the limit is 917504" in refusal.message
+    assert isinstance(refusal.detail, ConflictInfo)
+    assert [dot.dot for dot in refusal.detail.unseen] == [second.revision, first.revision]
+    assert key.values == [half, half]
+    # Who has seen one of them may replace it, and who has seen all may write as much as any value may have.
+    key.put(half, seeing(first.context))
+    assert key.put(half + half, seeing(key.read)).version == key.version
 
 
 def test_a_context_may_name_all_siblings_one_by_one() -> None:

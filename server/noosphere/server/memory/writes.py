@@ -37,8 +37,10 @@ from noosphere.consistency import (
     fingerprint,
     invalid,
     seen_by_reader,
+    too_large,
 )
 from noosphere.consistency.errors import ConflictInfo
+from noosphere.consistency.limits import COMMIT_BYTES_MAX, TRANSACTION_BYTES_MAX
 
 from ..ports.store import Commit, Committed, Fence, NamespaceRef, ReadResult, Replayed, RequestRecord
 from .admission import (
@@ -62,6 +64,8 @@ from .remembered import OpMemory, decode_reply, encode_reply
 from .types import AppliedOp, Call, Compare, DeleteOp, MergeOperation, PutOp, ResolveOp, WriteOp, WriteReply
 
 ATTEMPTS_MAX = 64
+RECORDS_BYTES_MAX = COMMIT_BYTES_MAX - TRANSACTION_BYTES_MAX
+"""Of the values in the records of one transaction, siblings and merged ones included; the rest goes with them."""
 _NOTHING_SEEN: Mapping[str, KeySeen] = MappingProxyType({})
 
 
@@ -207,6 +211,7 @@ class Writes:
             attempt = _Attempt(read, records, rules.policy, rules.config_version, fences, validation)
             decisions = self._decide(job, attempt)
             await self._check_room(ref, job, attempt, decisions)
+            _check_size(decisions)
         except Refusal as refusal:
             await refuse(core, ref, refusal, read.view.head)
         if all(decision.noop for decision in decisions):
@@ -347,6 +352,20 @@ def _decide_op(record: Record | None, op: WriteOp, at: Circumstances) -> Decisio
             return decide_merge(record, key, operation, at)
         case ResolveOp(key, resolution, seen):
             return decide_resolve(record, key, resolution, seen, at)
+
+
+def _check_size(decisions: list[Decision]) -> None:
+    """Checks that what the operations leave behind fits in one commit; what they carry says little about that.
+
+    Raises:
+        Refusal: VALUE_TOO_LARGE.
+    """
+    if len(decisions) == 1:
+        return  # one record always fits
+    left = [sibling.data for decision in decisions if decision.record for sibling in decision.record.siblings]
+    size = sum(len(data) for data in left if data is not None)
+    if size > RECORDS_BYTES_MAX:
+        raise too_large("operations", size, RECORDS_BYTES_MAX, "bytes in the records that they leave behind")
 
 
 def _applied(decision: Decision, revision: int) -> AppliedOp:
