@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.support.api import JSON, Agent, data, put
+from tests.support.api import JSON, Agent, data, put, span
 from tests.support.engine import local_server
 from tests.support.statuses import refusal
 from tests.support.worlds import World
@@ -290,6 +290,22 @@ async def test_a_retried_complete_is_a_success(world: World, agent: Agent) -> No
     assert again.record == first.record
     with refusal(Reason.REQUEST_ID_REUSED):
         await agent.complete(space, task, b"2", call=call)
+
+
+async def test_a_retried_renewal_and_release_say_that_they_are_replays(world: World, agent: Agent) -> None:
+    space = world.space()
+    await agent.put(space, "t", 1)
+    task = await claimed(agent, space)
+    renew = pb.RenewRequest(
+        namespace=space, key="t", fence=task.claim.fence, lease=span(60_000), call=agent.call(sequence=1)
+    )
+    first, again = [await world.api.renew(renew) for _ in range(2)]
+    assert (first.replayed, again.replayed) == (False, True)
+    assert again.record == first.record
+    release = pb.ReleaseRequest(namespace=space, key="t", fence=task.claim.fence, call=agent.call(sequence=2))
+    gone, still_gone = [await world.api.release(release) for _ in range(2)]
+    assert (gone.replayed, still_gone.replayed) == (False, True)
+    assert still_gone.head == gone.head
 
 
 async def test_an_agent_that_waits_for_a_task_stays_alive(tmp_path: Path) -> None:

@@ -210,8 +210,7 @@ async def test_a_pattern_gives_rules_to_every_name_that_matches(world: World, ag
     assert (await world.api.get_namespace(space)).policy.item_bytes_max == 50
     with refusal(Reason.VALUE_TOO_LARGE):
         await agent.put(space, "l", "x" * 50)
-    listed = await world.api.list_policies()
-    patterns = [entry.pattern for entry in listed.entries]
+    patterns = [entry.pattern for entry in await world.api.policies()]
     assert prefix in patterns
     assert types.NamePattern(exact=space) in patterns
     last = await world.api.set_policy(types.NamePattern(exact=space), None)
@@ -303,6 +302,69 @@ async def test_namespaces_are_listed_by_name_and_pages(world: World, agent: Agen
             await world.api.list_namespaces(admin.ListNamespacesRequest(page_size=size))
 
 
+def _rules(number: int) -> types.NamespacePolicy:
+    return types.NamespacePolicy(item_bytes_max=1000 + number)
+
+
+async def test_rules_are_listed_by_pattern_and_pages(world: World) -> None:
+    family = world.space("family")
+    # One text twice: as a name, and as what names begin with.
+    patterns = [
+        types.NamePattern(prefix=f"{family}/a"),
+        types.NamePattern(exact=f"{family}/a"),
+        types.NamePattern(prefix=f"{family}/b/"),
+        types.NamePattern(exact=f"{family}/c"),
+        types.NamePattern(exact=f"{family}/ÿ"),
+    ]
+    for number, pattern in reversed(list(enumerate(patterns))):
+        version = await world.api.set_policy(pattern, _rules(number))
+    for size in (1, 2, 3, 1000):
+        entries = await world.api.policies(size)
+        own = [entry for entry in entries if family in str(entry.pattern)]
+        assert [entry.pattern for entry in own] == patterns, f"pages of {size}"
+        assert [entry.policy.item_bytes_max for entry in own] == [1000, 1001, 1002, 1003, 1004]
+        texts = [entry.pattern.exact or entry.pattern.prefix for entry in entries]
+        assert texts == sorted(texts)
+    page = await world.api.list_policies(2)
+    assert len(page.entries) == 2
+    assert page.config_version >= version
+    # What is taken away between two pages disturbs nobody: the page begins after it.
+    await world.api.set_policy(page.entries[-1].pattern, None)
+    following = await world.api.list_policies(2, page.next_page_token)
+    assert not {str(entry.pattern) for entry in page.entries} & {str(entry.pattern) for entry in following.entries}
+    assert following.config_version > page.config_version
+    await world.api.set_policy(page.entries[-1].pattern, page.entries[-1].policy)
+
+
+async def test_pages_of_rules_end_before_they_are_too_large(local: LocalServer) -> None:
+    large = types.NamespacePolicy(
+        prefix_policies=[
+            types.PrefixPolicy(prefix=f"{number:x}{'é' * 250}/", conflict_policy=REJECT) for number in range(16)
+        ]
+    )
+    for number in range(160):
+        await local.api.set_policy(types.NamePattern(exact=f"shared/{number:03}"), large)
+    page = await local.api.list_policies(1000)
+    assert 100 < len(page.entries) < 160
+    assert page.ByteSize() < 1024 * 1024 + large.ByteSize() + 1024
+    assert len(await local.api.policies(1000)) == 160
+
+
+@pytest.mark.parametrize("listing", ["policies", "epochs"])
+async def test_pages_of_rules_and_epochs_are_checked(world: World, agent: Agent, listing: str) -> None:
+    read: Callable[[int, str], Awaitable[object]] = getattr(world.api, f"list_{listing}")
+    for size in (-1, 1001):
+        with refusal(Reason.INVALID_FIELD):
+            await read(size, "")
+    namespaces = [f"{world.space()}/{letter}" for letter in "ab"]
+    for name in namespaces:
+        await agent.put(name, "k", 1)
+    elsewhere = await world.api.list_namespaces(admin.ListNamespacesRequest(page_size=1))
+    for token in ("damaged", elsewhere.next_page_token):
+        with refusal(Reason.INVALID_PAGE_TOKEN):
+            await read(0, token)
+
+
 # -- about the server ------------------------------------------------------------------------------
 
 
@@ -352,6 +414,9 @@ async def test_epochs_and_cuts_tell_what_survived(local: LocalServer) -> None:
     assert info.head == made.revision
     assert lost.revision > info.head
     assert (info.cuts[-1].epoch, info.cuts[-1].cut) == (2, made.revision)
+    for size in (1, 2):
+        assert await local.api.epochs(size) == epochs, f"pages of {size}"
+    assert (await local.api.list_epochs(1)).next_page_token
     # An orderly restart loses nothing and begins no epoch.
     await local.restart()
     assert [epoch.epoch for epoch in await local.api.epochs()] == [1, 2]

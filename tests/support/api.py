@@ -143,17 +143,36 @@ class Api:
         request = admin.SetPolicyRequest(pattern=pattern, policy=policy)
         return (await self.transport.unary(ADMIN, "SetPolicy", request, admin.SetPolicyResponse)).config_version
 
-    async def list_policies(self) -> admin.ListPoliciesResponse:
-        return await self.transport.unary(
-            ADMIN, "ListPolicies", admin.ListPoliciesRequest(), admin.ListPoliciesResponse
-        )
+    async def list_policies(self, page_size: int = 0, page_token: str = "") -> admin.ListPoliciesResponse:
+        request = admin.ListPoliciesRequest(page_size=page_size, page_token=page_token)
+        return await self.transport.unary(ADMIN, "ListPolicies", request, admin.ListPoliciesResponse)
+
+    async def policies(self, page_size: int = 0) -> list[admin.PolicyEntry]:
+        """Returns every pattern with rules."""
+        found: list[admin.PolicyEntry] = []
+        token = ""
+        while True:
+            page = await self.list_policies(page_size, token)
+            found += page.entries
+            if not (token := page.next_page_token):
+                return found
 
     async def stats(self) -> admin.GetStatsResponse:
         return await self.transport.unary(ADMIN, "GetStats", admin.GetStatsRequest(), admin.GetStatsResponse)
 
-    async def epochs(self) -> list[admin.EpochInfo]:
-        response = await self.transport.unary(ADMIN, "ListEpochs", admin.ListEpochsRequest(), admin.ListEpochsResponse)
-        return list(response.epochs)
+    async def list_epochs(self, page_size: int = 0, page_token: str = "") -> admin.ListEpochsResponse:
+        request = admin.ListEpochsRequest(page_size=page_size, page_token=page_token)
+        return await self.transport.unary(ADMIN, "ListEpochs", request, admin.ListEpochsResponse)
+
+    async def epochs(self, page_size: int = 0) -> list[admin.EpochInfo]:
+        """Returns every epoch."""
+        found: list[admin.EpochInfo] = []
+        token = ""
+        while True:
+            page = await self.list_epochs(page_size, token)
+            found += page.epochs
+            if not (token := page.next_page_token):
+                return found
 
     async def agent(self, agent_id: str, *, takeover: bool = False) -> Agent:
         """Opens an agent."""

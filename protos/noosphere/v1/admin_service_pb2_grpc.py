@@ -92,7 +92,8 @@ class AdminServiceServicer(object):
 
     def DeleteNamespace(self, request, context):
         """Deletes a namespace. Its records and log go, its head stays. NOT_FOUND: NAMESPACE_NOT_FOUND.
-        ABORTED: VERSION_MISMATCH, if `expected_head` is given and is not the head.
+        FAILED_PRECONDITION: NAMESPACE_DELETED, if it is deleted already. ABORTED: VERSION_MISMATCH, if `expected_head`
+        is given and is not the head.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -100,13 +101,14 @@ class AdminServiceServicer(object):
 
     def SetPolicy(self, request, context):
         """Sets the rules of every namespace that a pattern matches; in force with the next call.
+        RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 10,000 patterns.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListPolicies(self, request, context):
-        """Lists the patterns that have rules.
+        """Lists the patterns that have rules, by their text, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -120,7 +122,8 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListEpochs(self, request, context):
-        """Lists epochs: when and why each began, and what survived.
+        """Lists epochs, oldest first, by pages: when and why each began, and what survived.
+        INVALID_ARGUMENT: INVALID_PAGE_TOKEN.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

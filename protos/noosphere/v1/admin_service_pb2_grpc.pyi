@@ -39,16 +39,21 @@ class AdminServiceStub:
     """Shows one namespace. NOT_FOUND: NAMESPACE_NOT_FOUND."""
     DeleteNamespace: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteNamespaceRequest, _admin_service_pb2.DeleteNamespaceResponse]
     """Deletes a namespace. Its records and log go, its head stays. NOT_FOUND: NAMESPACE_NOT_FOUND.
-    ABORTED: VERSION_MISMATCH, if `expected_head` is given and is not the head.
+    FAILED_PRECONDITION: NAMESPACE_DELETED, if it is deleted already. ABORTED: VERSION_MISMATCH, if `expected_head`
+    is given and is not the head.
     """
     SetPolicy: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.SetPolicyRequest, _admin_service_pb2.SetPolicyResponse]
-    """Sets the rules of every namespace that a pattern matches; in force with the next call."""
+    """Sets the rules of every namespace that a pattern matches; in force with the next call.
+    RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 10,000 patterns.
+    """
     ListPolicies: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListPoliciesRequest, _admin_service_pb2.ListPoliciesResponse]
-    """Lists the patterns that have rules."""
+    """Lists the patterns that have rules, by their text, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
     GetStats: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetStatsRequest, _admin_service_pb2.GetStatsResponse]
     """Tells how much is stored and how the server is doing."""
     ListEpochs: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListEpochsRequest, _admin_service_pb2.ListEpochsResponse]
-    """Lists epochs: when and why each began, and what survived."""
+    """Lists epochs, oldest first, by pages: when and why each began, and what survived.
+    INVALID_ARGUMENT: INVALID_PAGE_TOKEN.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -61,16 +66,21 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Shows one namespace. NOT_FOUND: NAMESPACE_NOT_FOUND."""
     DeleteNamespace: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteNamespaceRequest, _admin_service_pb2.DeleteNamespaceResponse]  # type: ignore[assignment]
     """Deletes a namespace. Its records and log go, its head stays. NOT_FOUND: NAMESPACE_NOT_FOUND.
-    ABORTED: VERSION_MISMATCH, if `expected_head` is given and is not the head.
+    FAILED_PRECONDITION: NAMESPACE_DELETED, if it is deleted already. ABORTED: VERSION_MISMATCH, if `expected_head`
+    is given and is not the head.
     """
     SetPolicy: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.SetPolicyRequest, _admin_service_pb2.SetPolicyResponse]  # type: ignore[assignment]
-    """Sets the rules of every namespace that a pattern matches; in force with the next call."""
+    """Sets the rules of every namespace that a pattern matches; in force with the next call.
+    RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 10,000 patterns.
+    """
     ListPolicies: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListPoliciesRequest, _admin_service_pb2.ListPoliciesResponse]  # type: ignore[assignment]
-    """Lists the patterns that have rules."""
+    """Lists the patterns that have rules, by their text, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
     GetStats: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetStatsRequest, _admin_service_pb2.GetStatsResponse]  # type: ignore[assignment]
     """Tells how much is stored and how the server is doing."""
     ListEpochs: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListEpochsRequest, _admin_service_pb2.ListEpochsResponse]  # type: ignore[assignment]
-    """Lists epochs: when and why each began, and what survived."""
+    """Lists epochs, oldest first, by pages: when and why each began, and what survived.
+    INVALID_ARGUMENT: INVALID_PAGE_TOKEN.
+    """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """Administration. Errors that any call may return: INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE."""
@@ -98,7 +108,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.DeleteNamespaceResponse, _abc.Awaitable[_admin_service_pb2.DeleteNamespaceResponse]]:
         """Deletes a namespace. Its records and log go, its head stays. NOT_FOUND: NAMESPACE_NOT_FOUND.
-        ABORTED: VERSION_MISMATCH, if `expected_head` is given and is not the head.
+        FAILED_PRECONDITION: NAMESPACE_DELETED, if it is deleted already. ABORTED: VERSION_MISMATCH, if `expected_head`
+        is given and is not the head.
         """
 
     @_abc_1.abstractmethod
@@ -107,7 +118,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.SetPolicyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.SetPolicyResponse, _abc.Awaitable[_admin_service_pb2.SetPolicyResponse]]:
-        """Sets the rules of every namespace that a pattern matches; in force with the next call."""
+        """Sets the rules of every namespace that a pattern matches; in force with the next call.
+        RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 10,000 patterns.
+        """
 
     @_abc_1.abstractmethod
     def ListPolicies(
@@ -115,7 +128,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.ListPoliciesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.ListPoliciesResponse, _abc.Awaitable[_admin_service_pb2.ListPoliciesResponse]]:
-        """Lists the patterns that have rules."""
+        """Lists the patterns that have rules, by their text, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
 
     @_abc_1.abstractmethod
     def GetStats(
@@ -131,6 +144,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.ListEpochsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.ListEpochsResponse, _abc.Awaitable[_admin_service_pb2.ListEpochsResponse]]:
-        """Lists epochs: when and why each began, and what survived."""
+        """Lists epochs, oldest first, by pages: when and why each began, and what survived.
+        INVALID_ARGUMENT: INVALID_PAGE_TOKEN.
+        """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1642,9 +1642,12 @@ class RenewResponse(_message.Message):
 
     RECORD_FIELD_NUMBER: _builtins.int
     HEAD_FIELD_NUMBER: _builtins.int
+    REPLAYED_FIELD_NUMBER: _builtins.int
     CALL_FIELD_NUMBER: _builtins.int
     head: _builtins.int
     """The namespace's newest visible revision."""
+    replayed: _builtins.bool
+    """Whether an earlier, remembered execution is being reported; `record` is then as it is now."""
     @_builtins.property
     def record(self) -> _types_pb2.Record:
         """The record with its claim."""
@@ -1658,11 +1661,12 @@ class RenewResponse(_message.Message):
         *,
         record: _types_pb2.Record | None = ...,
         head: _builtins.int = ...,
+        replayed: _builtins.bool = ...,
         call: _types_pb2.CallReply | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "record", b"record"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "head", b"head", "record", b"record"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "head", b"head", "record", b"record", "replayed", b"replayed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1712,9 +1716,12 @@ class ReleaseResponse(_message.Message):
 
     RECORD_FIELD_NUMBER: _builtins.int
     HEAD_FIELD_NUMBER: _builtins.int
+    REPLAYED_FIELD_NUMBER: _builtins.int
     CALL_FIELD_NUMBER: _builtins.int
     head: _builtins.int
     """The namespace's newest visible revision."""
+    replayed: _builtins.bool
+    """Whether an earlier, remembered execution is being reported; `record` is then as it is now."""
     @_builtins.property
     def record(self) -> _types_pb2.Record:
         """The record without its claim."""
@@ -1728,11 +1735,12 @@ class ReleaseResponse(_message.Message):
         *,
         record: _types_pb2.Record | None = ...,
         head: _builtins.int = ...,
+        replayed: _builtins.bool = ...,
         call: _types_pb2.CallReply | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "record", b"record"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "head", b"head", "record", b"record"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "head", b"head", "record", b"record", "replayed", b"replayed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

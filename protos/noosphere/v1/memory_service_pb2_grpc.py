@@ -243,7 +243,7 @@ class MemoryServiceServicer(object):
 
     def Transact(self, request, context):
         """Applies up to 64 compares and operations, at most 256 KiB, to one namespace at one revision, or none of them.
-        ABORTED: the reason of the first failed part. FAILED_PRECONDITION: CROSS_NAMESPACE. Else as for Put.
+        ABORTED, FAILED_PRECONDITION: the reason of the first failed part. Else as for Put.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -69,7 +69,7 @@ class MemoryServiceStub:
     """
     Transact: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.TransactRequest, _memory_service_pb2.TransactResponse]
     """Applies up to 64 compares and operations, at most 256 KiB, to one namespace at one revision, or none of them.
-    ABORTED: the reason of the first failed part. FAILED_PRECONDITION: CROSS_NAMESPACE. Else as for Put.
+    ABORTED, FAILED_PRECONDITION: the reason of the first failed part. Else as for Put.
     """
     Commit: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.CommitRequest, _memory_service_pb2.CommitResponse]
     """Applies operations to one namespace at one revision if what the model saw still holds: the read-set token
@@ -162,7 +162,7 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     """
     Transact: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.TransactRequest, _memory_service_pb2.TransactResponse]  # type: ignore[assignment]
     """Applies up to 64 compares and operations, at most 256 KiB, to one namespace at one revision, or none of them.
-    ABORTED: the reason of the first failed part. FAILED_PRECONDITION: CROSS_NAMESPACE. Else as for Put.
+    ABORTED, FAILED_PRECONDITION: the reason of the first failed part. Else as for Put.
     """
     Commit: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.CommitRequest, _memory_service_pb2.CommitResponse]  # type: ignore[assignment]
     """Applies operations to one namespace at one revision if what the model saw still holds: the read-set token
@@ -300,7 +300,7 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_memory_service_pb2.TransactResponse, _abc.Awaitable[_memory_service_pb2.TransactResponse]]:
         """Applies up to 64 compares and operations, at most 256 KiB, to one namespace at one revision, or none of them.
-        ABORTED: the reason of the first failed part. FAILED_PRECONDITION: CROSS_NAMESPACE. Else as for Put.
+        ABORTED, FAILED_PRECONDITION: the reason of the first failed part. Else as for Put.
         """
 
     @_abc_1.abstractmethod

@@ -55,8 +55,14 @@ class AdminApi:
 
     async def epochs(self) -> list[EpochShape]:
         """Returns the epochs, oldest first."""
-        reply = await self._call(self._stub.ListEpochs, pb.ListEpochsRequest())
-        return [epoch_data(epoch) for epoch in reply.epochs]
+        request = pb.ListEpochsRequest(page_size=PAGE_SIZE)
+        found: list[EpochShape] = []
+        while True:
+            reply = await self._call(self._stub.ListEpochs, request)
+            found += [epoch_data(epoch) for epoch in reply.epochs]
+            if not reply.next_page_token:
+                return found
+            request.page_token = reply.next_page_token
 
 
 def policy_name(number: int) -> str:

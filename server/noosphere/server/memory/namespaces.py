@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from typing import NamedTuple
 
 from noosphere.consistency import (
@@ -13,15 +14,18 @@ from noosphere.consistency import (
     check_namespace,
 )
 
+from ..ports.coordinator import EpochRecord
 from ..ports.store import Commit, Committed, Dropped, FailureKind, NamespaceRef, NamespaceStats
 from .access import may_access
 from .admission import require_writer
 from .core import Core, located
 from .directory import SYSTEM_PREFIX
-from .reads import check_page_size
+from .reads import PAGE_BYTES_MAX, check_page_size
 from .types import Call
 
 ATTEMPTS_MAX = 8
+_ENTRY_BYTES = 64
+"""More than rules, or the policy of a prefix, take on the wire beside their text."""
 
 
 class NamespaceDescription(NamedTuple):
@@ -30,6 +34,14 @@ class NamespaceDescription(NamedTuple):
     ref: NamespaceRef
     stats: NamespaceStats
     policy: NamespacePolicy
+
+
+class PolicyPage(NamedTuple):
+    """Some of the patterns that have rules, in order; ``following`` is the last one if there are more."""
+
+    entries: tuple[tuple[NamePattern, NamespacePolicy], ...]
+    config_version: int
+    following: NamePattern | None
 
 
 class Ensured(NamedTuple):
@@ -142,6 +154,38 @@ class Namespaces:
         if policy is not None:
             policy.check()
         return await self._core.coordinator.set_policy(pattern, policy)
+
+    def policies(self, *, page_size: int, after: NamePattern | None) -> PolicyPage:
+        """Returns one page of the patterns that have rules, by their text.
+
+        Raises:
+            Refusal: INVALID_FIELD.
+        """
+        size = check_page_size(page_size)
+        table = self._core.coordinator.policies()
+        patterns = sorted(table.entries)
+        begin = 0 if after is None else bisect.bisect_right(patterns, after)
+        page: list[tuple[NamePattern, NamespacePolicy]] = []
+        taken = 0
+        for pattern in patterns[begin : begin + size]:
+            if taken >= PAGE_BYTES_MAX:
+                break
+            policy = table.entries[pattern]
+            page.append((pattern, policy))
+            taken += _ENTRY_BYTES + len(pattern.text.encode())
+            taken += sum(_ENTRY_BYTES + len(prefix.encode()) for prefix, _ in policy.prefix_policies)
+        more = begin + len(page) < len(patterns)
+        return PolicyPage(tuple(page), table.config_version, page[-1][0] if more else None)
+
+    async def epochs(self, *, page_size: int, after: int) -> tuple[tuple[EpochRecord, ...], int | None]:
+        """Returns one page of the epochs after one, oldest first, and the last of them if there are more.
+
+        Raises:
+            Refusal: INVALID_FIELD.
+        """
+        size = check_page_size(page_size)
+        later = [record for record in await self._core.coordinator.epochs() if record.epoch > after]
+        return tuple(later[:size]), later[size - 1].epoch if len(later) > size else None
 
     async def _describe(self, ref: NamespaceRef) -> NamespaceDescription:
         stats = await self._core.store.stats(ref)

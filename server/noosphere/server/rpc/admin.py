@@ -14,6 +14,7 @@ from ..memory.namespaces import NamespaceDescription
 from ..ports.runtime import Clock
 from . import decode, encode
 from .calls import Context, unary
+from .pages import pattern_at, position_of, revision_at
 from .times import timestamp
 
 
@@ -62,10 +63,18 @@ class AdminRpc(AdminServiceServicer):
     @unary
     async def ListPolicies(self, request: pb.ListPoliciesRequest, context: Context) -> pb.ListPoliciesResponse:
         """See the proto."""
-        table = self._memory.core.coordinator.policies()
+        query = fingerprint("policies")
+        page = self._memory.namespaces.policies(
+            page_size=request.page_size,
+            after=pattern_at(decode_page(request.page_token, query)) if request.page_token else None,
+        )
         return pb.ListPoliciesResponse(
-            entries=[pb.PolicyEntry(pattern=key, policy=policy) for key, policy in encode.policies(table.entries)],
-            config_version=table.config_version,
+            entries=[
+                pb.PolicyEntry(pattern=encode.pattern(pattern), policy=encode.policy(policy))
+                for pattern, policy in page.entries
+            ],
+            config_version=page.config_version,
+            next_page_token="" if page.following is None else encode_page(query, position_of(page.following)),
         )
 
     @unary
@@ -92,6 +101,11 @@ class AdminRpc(AdminServiceServicer):
     @unary
     async def ListEpochs(self, request: pb.ListEpochsRequest, context: Context) -> pb.ListEpochsResponse:
         """See the proto."""
+        query = fingerprint("epochs")
+        found, following = await self._memory.namespaces.epochs(
+            page_size=request.page_size,
+            after=revision_at(decode_page(request.page_token, query)) if request.page_token else 0,
+        )
         return pb.ListEpochsResponse(
             epochs=[
                 pb.EpochInfo(
@@ -100,8 +114,9 @@ class AdminRpc(AdminServiceServicer):
                     cause=record.cause,
                     recovered=record.recovered,
                 )
-                for record in await self._memory.core.coordinator.epochs()
-            ]
+                for record in found
+            ],
+            next_page_token="" if following is None else encode_page(query, str(following)),
         )
 
 

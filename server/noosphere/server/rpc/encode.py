@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from noosphere.consistency import (
     NEVER_MS,
@@ -28,8 +28,6 @@ from noosphere.v1 import types_pb2
 from ..memory.types import AppliedOp, BatchView, Call, RecordView
 from .errors import dot_message, stale_message
 from .times import duration, timestamp
-
-PolicyPair = tuple[types_pb2.NamePattern, types_pb2.NamespacePolicy]
 
 
 def context(value: CausalContext) -> types_pb2.CausalContext:
@@ -232,10 +230,3 @@ def pattern(value: NamePattern) -> types_pb2.NamePattern:
     if value.exact:
         return types_pb2.NamePattern(exact=value.text)
     return types_pb2.NamePattern(prefix=value.text)
-
-
-def policies(
-    entries: Mapping[NamePattern, NamespacePolicy],
-) -> list[tuple[types_pb2.NamePattern, types_pb2.NamespacePolicy]]:
-    """Returns rules by pattern, in order of pattern."""
-    return [(pattern(key), policy(entries[key])) for key in sorted(entries)]

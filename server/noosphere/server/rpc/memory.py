@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 
@@ -30,6 +29,7 @@ from ..memory.watches import Bookmark, SnapshotPage, WatchMessage, WatchStart
 from . import decode, encode
 from .calls import Context, streaming, unary
 from .causality import CausalityMethods, tokens_of, transact_applied
+from .pages import revision_at
 from .pipeline import PipelineStream, handlers_of
 from .times import duration, duration_ms, timestamp
 
@@ -119,7 +119,7 @@ class MemoryRpc(CausalityMethods):
     async def ListHistory(self, request: pb.ListHistoryRequest, context: Context) -> pb.ListHistoryResponse:
         """See the proto."""
         query = fingerprint("history", request.namespace, request.key)
-        after = _revision_at(decode_page(request.page_token, query)) if request.page_token else None
+        after = revision_at(decode_page(request.page_token, query)) if request.page_token else None
         reply = await self._memory.reads.history(
             decode.call(request.call),
             request.namespace,
@@ -247,7 +247,7 @@ class MemoryRpc(CausalityMethods):
             duration_ms("lease", request.lease),
         )
         tokens = tokens_of(call, request.namespace, reply)
-        return pb.RenewResponse(record=_claimed(reply), head=reply.head, call=tokens)
+        return pb.RenewResponse(record=_claimed(reply), head=reply.head, replayed=reply.replayed, call=tokens)
 
     @unary
     async def Release(self, request: pb.ReleaseRequest, context: Context) -> pb.ReleaseResponse:
@@ -255,7 +255,7 @@ class MemoryRpc(CausalityMethods):
         call = decode.call(request.call)
         reply = await self._memory.tasks.release(call, request.namespace, request.key, request.fence)
         tokens = tokens_of(call, request.namespace, reply)
-        return pb.ReleaseResponse(record=_claimed(reply), head=reply.head, call=tokens)
+        return pb.ReleaseResponse(record=_claimed(reply), head=reply.head, replayed=reply.replayed, call=tokens)
 
     @unary
     async def Complete(self, request: pb.CompleteRequest, context: Context) -> pb.CompleteResponse:
@@ -351,18 +351,6 @@ async def _batches(views: Sequence[BatchView]) -> list[pb.ChangeBatch]:
             await asyncio.sleep(0)
         shown.append(encode.batch(view))
     return shown
-
-
-def _revision_at(position: str) -> int:
-    """Returns the revision that a page token of a history names.
-
-    Raises:
-        Refusal: INVALID_PAGE_TOKEN, for one that was made elsewhere.
-    """
-    # At most 19 digits, the length of the largest revision.
-    if not re.fullmatch("[0-9]{1,19}", position):
-        raise Refusal(Reason.INVALID_PAGE_TOKEN, "page_token: is damaged or not a token")
-    return int(position)
 
 
 def _claimed(reply: ClaimReply) -> types_pb2.Record | None:
