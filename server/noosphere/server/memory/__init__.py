@@ -14,6 +14,7 @@ from ..ports.store import WorkingStore
 from .agents import Agents
 from .conflicts import Conflicts
 from .core import Core
+from .extension import WriteExtension
 from .namespaces import Namespaces
 from .reads import Reads
 from .reservations import Reservations
@@ -51,9 +52,10 @@ class Memory:
         clock: Clock,
         agent_lease_ms: int,
         sweep_interval_ms: int,
+        extension: WriteExtension | None = None,
     ) -> Memory:
-        """Returns the services on the given ports."""
-        core = Core(store, coordinator)
+        """Returns the services on the given ports; ``extension`` adds to writes in some namespaces."""
+        core = Core(store, coordinator, extension)
         signals = HeadSignals()
         return cls(
             core=core,

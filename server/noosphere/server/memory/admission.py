@@ -32,7 +32,7 @@ from noosphere.consistency.limits import (
 from ..ports.store import Commit, CommitResult, Failed, FailureKind, Fence, NamespaceRef, ReadResult
 from .access import is_private_to, may_access
 from .core import Core, located, state_of
-from .types import Call, Compare, DeleteOp, PutOp, ResolveOp, WriteOp
+from .types import AppendOp, Call, Compare, DeleteOp, Operation, PutOp, ResolveOp, WriteOp
 
 INCARNATION_LOCK = "\0incarnation"
 """The fence that keeps an agent's ended incarnations out of its private namespace; no user's lock has this name."""
@@ -79,7 +79,7 @@ def check_op(op: WriteOp) -> None:
         op.op.context.check("merge.set_update.context")
 
 
-def check_transaction(compares: tuple[Compare, ...], ops: tuple[WriteOp, ...]) -> None:
+def check_transaction(compares: tuple[Compare, ...], ops: tuple[Operation, ...]) -> None:
     """Checks a transaction's size and that no key is written twice.
 
     Raises:
@@ -90,11 +90,13 @@ def check_transaction(compares: tuple[Compare, ...], ops: tuple[WriteOp, ...]) -
         raise invalid("operations", "must not be empty")
     if parts > TRANSACTION_PARTS_MAX:
         raise too_large("operations", parts, TRANSACTION_PARTS_MAX, "compares and operations")
-    size = sum(len(op.key.encode()) + op_bytes(op) for op in ops)
+    size = sum(op.size if isinstance(op, AppendOp) else len(op.key.encode()) + op_bytes(op) for op in ops)
     if size > TRANSACTION_BYTES_MAX:
         raise too_large("operations", size, TRANSACTION_BYTES_MAX)
     seen: set[str] = set()
     for index, op in enumerate(ops):
+        if isinstance(op, AppendOp):
+            continue
         if op.key in seen:
             raise invalid(f"operations[{index}].key", f"{op.key!r} is written twice; one operation per key")
         seen.add(op.key)

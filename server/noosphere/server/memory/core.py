@@ -20,6 +20,7 @@ from ..ports.coordinator import Coordinator
 from ..ports.store import NamespaceRef, NamespaceView, WorkingStore
 from .access import is_private_to, require_access
 from .directory import Directory
+from .extension import NoExtension, WriteExtension
 from .types import Call
 
 _RULES_CACHE_MAX = 65_536
@@ -39,11 +40,13 @@ class Core:
         store: the working store.
         coordinator: incarnations, rules, epochs.
         directory: names to generations.
+        extension: what kinds of namespaces add to writes.
         refusals: refused writes by reason, since the start.
     """
 
-    def __init__(self, store: WorkingStore, coordinator: Coordinator) -> None:
+    def __init__(self, store: WorkingStore, coordinator: Coordinator, extension: WriteExtension | None = None) -> None:
         self.store = store
+        self.extension: WriteExtension = extension or NoExtension()
         self.coordinator = coordinator
         self.directory = Directory(store)
         self.refusals: Counter[Reason] = Counter()

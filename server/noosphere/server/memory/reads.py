@@ -88,6 +88,8 @@ class Reads:
         views = tuple(
             RecordView(key, decode_entry(entry), now_ms, head) for key, entry in zip(keys, result.entries, strict=True)
         )
+        if (extension := self._core.extension).concerns(namespace):
+            extension.accessed(call, namespace, keys)
         return ReadReply(views, head, _with_keys(call, namespace, head, views))
 
     async def list(

@@ -33,6 +33,7 @@ from .admission import admit_write, after_failure, carry_out, contended, fences_
 from .codec import decode_entry, encode_record
 from .core import Core, draining
 from .expiry import key_check
+from .extension import ExtendedWrite
 from .internal import RESERVATIONS
 from .signals import HeadSignals
 from .tasks import LOOK_AGAIN_MS, check_lease
@@ -69,6 +70,8 @@ class Reservations:
         check_namespace(namespace)
         check_key(key)
         require_writer(call)
+        if self._core.extension.concerns(namespace):
+            self._core.extension.check(namespace, (key,), (), ())
         check_lease(lease_ms)
         if not 0 <= wait_ms <= CLAIM_WAIT_MS_MAX:
             raise invalid("wait", f"{wait_ms} ms is not between 0 and {CLAIM_WAIT_MS_MAX} ms")
@@ -90,6 +93,8 @@ class Reservations:
                 replayed = admit_write(
                     core, call, namespace, read, meaning, fences_of(call, namespace), call.presents(namespace), ()
                 )
+                if replayed is None:
+                    self._admit(call, ref, read)
             except Refusal as refusal:
                 await refuse(core, ref, refusal, head)
             if replayed is not None:
@@ -164,7 +169,19 @@ class Reservations:
 
     async def _read(self, call: Call, ref: NamespaceRef, key: str) -> ReadResult:
         locks = tuple(fence.lock for fence in fences_of(call, ref.name))
-        return await self._core.store.read(ref, (RESERVATIONS + key,), request=call.request, locks=locks, accepted=True)
+        keys = (RESERVATIONS + key, *self._extra(ref.name))
+        return await self._core.store.read(ref, keys, request=call.request, locks=locks, accepted=True)
+
+    def _extra(self, namespace: str) -> tuple[str, ...]:
+        extension = self._core.extension
+        return extension.keys((), ()) if extension.concerns(namespace) else ()
+
+    def _admit(self, call: Call, ref: NamespaceRef, read: ReadResult) -> None:
+        extra = self._extra(ref.name)
+        if extra:
+            entries = dict(zip(extra, read.entries[1:], strict=True))
+            policy = self._core.rules(ref.name).policy
+            self._core.extension.admit(ExtendedWrite(call, ref, read.view, policy, entries))
 
     async def _commit(
         self, call: Call, ref: NamespaceRef, key: str, read: ReadResult, record: Record | None, meaning: bytes

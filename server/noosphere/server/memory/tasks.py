@@ -35,11 +35,12 @@ from noosphere.consistency import (
 from noosphere.consistency.limits import CLAIM_WAIT_MS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, REMEMBERED_REPLY_BYTES_MAX
 
 from ..ports.runtime import Clock
-from ..ports.store import Commit, Committed, NamespaceRef, ReadResult, Replayed, RequestRecord, StoredEntry
+from ..ports.store import Check, Commit, Committed, NamespaceRef, ReadResult, Replayed, RequestRecord, StoredEntry
 from .admission import admit_write, after_failure, carry_out, contended, fences_of, refuse, require_writer
 from .codec import decode_entry, decode_record
 from .core import Core, draining
 from .expiry import key_check, mutations_of
+from .extension import Change, ExtendedWrite
 from .guards import Validation, advance, validate
 from .internal import before_first
 from .signals import HeadSignals
@@ -87,6 +88,8 @@ class Tasks:
         check_namespace(namespace)
         check_collection(collection)
         require_writer(call)
+        if self._core.extension.concerns(namespace):
+            self._core.extension.check(namespace, (collection,), (), ())
         check_lease(lease_ms)
         if not 0 <= wait_ms <= CLAIM_WAIT_MS_MAX:
             raise invalid("wait", f"{wait_ms} ms is not between 0 and {CLAIM_WAIT_MS_MAX} ms")
@@ -185,11 +188,16 @@ class Tasks:
     ) -> _Found | ClaimReply | NamespaceRef:
         core = self._core
         fences = fences_of(call, namespace)
-        read = await core.store.read(ref, (), request=call.request, locks=tuple(f.lock for f in fences), accepted=True)
+        extra = self._extra(namespace)
+        read = await core.store.read(
+            ref, extra, request=call.request, locks=tuple(f.lock for f in fences), accepted=True
+        )
         if read.view.deleted and (newer := await core.relocate(ref)) is not None:
             return newer
         try:
             replay = admit_write(core, call, namespace, read, meaning, fences, call.presents(namespace), ())
+            if replay is None:
+                self._extended(call, ref, read, 0)
         except Refusal as refusal:
             await refuse(core, ref, refusal, read.view.head)
         if replay is not None:
@@ -201,7 +209,7 @@ class Tasks:
             now_ms = page.view.now_ms
             for entry in page.entries:
                 cursor = entry.key
-                if entry.live_until_ms <= now_ms:
+                if entry.live_until_ms <= now_ms or (extra and core.extension.reserved(entry.key)):
                     continue
                 record = decode_record(entry.data, entry.revision)
                 if claimable(record, where, now_ms):
@@ -228,13 +236,16 @@ class Tasks:
         check_key(key)
         require_writer(call)
         core = self._core
+        if core.extension.concerns(namespace):
+            core.extension.check(namespace, (key,), (), ())
+        extra = self._extra(namespace)
         meaning = b"" if call.request is None else fingerprint(namespace, key, fence, *meaning_parts)
         ref = await core.locate(namespace)
         for _ in range(ATTEMPTS_MAX):
             fences = fences_of(call, namespace)
             limit = core.rules(namespace).policy.item_bytes_max
             read = await core.store.read(
-                ref, (key,), request=call.request, locks=tuple(f.lock for f in fences), accepted=True
+                ref, (key, *extra), request=call.request, locks=tuple(f.lock for f in fences), accepted=True
             )
             if read.view.deleted and (newer := await core.relocate(ref)) is not None:
                 ref = newer
@@ -252,6 +263,7 @@ class Tasks:
                 )
                 if replay is not None:
                     return await self._replay(ref, key)
+                self._extended(call, ref, read, 1)
                 validation = await validate(core, call, ref, (key,))
                 record = decode_entry(read.entries[0])
                 decision = decide(record, read.view.now_ms)
@@ -285,6 +297,17 @@ class Tasks:
         rules = core.rules(namespace)
         now_ms = read.view.now_ms
         assert decision.record is not None, "a claim never removes its record"
+        mutations = mutations_of(((key, decision),), now_ms, rules.policy.tombstone_retention_ms)
+        extended = self._extended(call, ref, read, len(read.entries) - len(self._extra(namespace)))
+        added_checks: tuple[Check, ...] = ()
+        if extended is not None:
+            change = Change(key, entry, record, decision)
+            try:
+                additions = await core.extension.extend(core.store, extended, (change,), len(mutations))
+            except Refusal as refusal:
+                await refuse(core, ref, refusal, read.view.head)
+            added_checks = additions.checks
+            mutations = (*mutations, *additions.mutations)
         ends_ms = [record.ends_ms(now_ms)]
         if record.claim is not None and record.claim.active(now_ms):
             # Whoever renews, releases or completes does so within the lease, or not at all.
@@ -297,8 +320,8 @@ class Tasks:
             Commit(
                 epoch=read.view.epoch,
                 config_version=rules.config_version,
-                checks=(key_check(key, entry, now_ms), *validation.checks),
-                mutations=mutations_of(((key, decision),), now_ms, rules.policy.tombstone_retention_ms),
+                checks=(key_check(key, entry, now_ms), *validation.checks, *added_checks),
+                mutations=mutations,
                 request=None if call.request is None else RequestRecord(call.request, meaning, _remember(key)),
                 fences=fences_of(call, namespace),
                 not_after_ms=None if min(ends_ms) == NEVER_MS else min(ends_ms),
@@ -320,6 +343,25 @@ class Tasks:
             return await after_failure(core, ref, result, call)
         except Refusal as refusal:
             await refuse(core, ref, refusal, read.view.head)
+
+    def _extra(self, namespace: str) -> tuple[str, ...]:
+        """Returns the keys that the namespace's extension decides on."""
+        extension = self._core.extension
+        return extension.keys((), ()) if extension.concerns(namespace) else ()
+
+    def _extended(self, call: Call, ref: NamespaceRef, read: ReadResult, own: int) -> ExtendedWrite | None:
+        """Returns what the namespace's extension gets to see, None if it has none; ``own`` keys were read first.
+
+        Raises:
+            Refusal: what keeps the namespace from being written.
+        """
+        extra = self._extra(ref.name)
+        if not extra:
+            return None
+        entries = dict(zip(extra, read.entries[own:], strict=True))
+        write = ExtendedWrite(call, ref, read.view, self._core.rules(ref.name).policy, entries)
+        self._core.extension.admit(write)
+        return write
 
     async def _replay(self, ref: NamespaceRef, key: str) -> ClaimReply:
         """Answers a retry with the record as it is now; its claim says whether the caller still holds it."""

@@ -147,6 +147,21 @@ class ResolveOp(NamedTuple):
 WriteOp = PutOp | DeleteOp | MergeOperation | ResolveOp
 
 
+class AppendOp(NamedTuple):
+    """Append to what a kind of namespace keeps in order, as sessions keep messages.
+
+    Attributes:
+        message: what to append; known to the extension of that kind of namespace.
+        size: its bytes.
+    """
+
+    message: object
+    size: int
+
+
+Operation = WriteOp | AppendOp
+
+
 class Compare(NamedTuple):
     """A condition of a transaction: the key's version must be this."""
 

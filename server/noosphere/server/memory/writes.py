@@ -15,7 +15,6 @@ from typing import NamedTuple
 from noosphere.consistency import (
     NEVER_MS,
     UNCONDITIONAL,
-    CausalContext,
     Circumstances,
     Decision,
     KeySeen,
@@ -42,7 +41,7 @@ from noosphere.consistency import (
 from noosphere.consistency.errors import ConflictInfo
 from noosphere.consistency.limits import COMMIT_BYTES_MAX, TRANSACTION_BYTES_MAX
 
-from ..ports.store import Commit, Committed, Fence, NamespaceRef, ReadResult, Replayed, RequestRecord
+from ..ports.store import Commit, Committed, Fence, Mutation, NamespaceRef, ReadResult, Replayed, RequestRecord
 from .admission import (
     admit_write,
     after_failure,
@@ -59,9 +58,23 @@ from .admission import (
 from .codec import decode_entry
 from .core import Core
 from .expiry import key_check, mutations_of
+from .extension import NO_ADDITIONS, Additions, Change, ExtendedWrite, check_plain
 from .guards import Validation, advance, validate
-from .remembered import OpMemory, decode_reply, encode_reply
-from .types import AppliedOp, Call, Compare, DeleteOp, MergeOperation, PutOp, ResolveOp, WriteOp, WriteReply
+from .outcomes import applied, in_order, memories
+from .remembered import decode_reply, encode_reply
+from .types import (
+    AppendOp,
+    AppliedOp,
+    Call,
+    Compare,
+    DeleteOp,
+    MergeOperation,
+    Operation,
+    PutOp,
+    ResolveOp,
+    WriteOp,
+    WriteReply,
+)
 
 ATTEMPTS_MAX = 64
 RECORDS_BYTES_MAX = COMMIT_BYTES_MAX - TRANSACTION_BYTES_MAX
@@ -70,16 +83,33 @@ _NOTHING_SEEN: Mapping[str, KeySeen] = MappingProxyType({})
 
 
 class _Job(NamedTuple):
-    """A write as asked for; ``seen`` is what a put or delete without a precondition replaces."""
+    """A write as asked for.
+
+    Attributes:
+        asked: every operation, in order.
+        ops: those on keys.
+        keys: the keys of operations and compares.
+        extra: keys that the namespace's extension decides on.
+        seen: what a put or delete without a precondition replaces.
+    """
 
     call: Call
     namespace: str
+    asked: tuple[Operation, ...]
     ops: tuple[WriteOp, ...]
     compares: tuple[Compare, ...]
+    awaited: tuple[str, ...]
     keys: tuple[str, ...]
+    extra: tuple[str, ...]
+    extended: bool
     meaning: bytes
     as_transaction: bool
     seen: Mapping[str, KeySeen]
+
+    @property
+    def appends(self) -> tuple[AppendOp, ...]:
+        """The operations that append."""
+        return tuple(op for op in self.asked if isinstance(op, AppendOp))
 
 
 class _Attempt(NamedTuple):
@@ -91,6 +121,8 @@ class _Attempt(NamedTuple):
     config_version: int
     fences: tuple[Fence, ...]
     validation: Validation
+    mutations: tuple[Mutation, ...] = ()
+    additions: Additions = NO_ADDITIONS
 
 
 class Writes:
@@ -105,7 +137,10 @@ class Writes:
         Raises:
             Refusal: the first failed check, in the order of ``noosphere.consistency.order``.
         """
-        return await self._write(call, namespace, "put", (op,))
+        reply = await self._write(call, namespace, "put", (op,))
+        if (extension := self._core.extension).concerns(namespace):
+            extension.accessed(call, namespace, (op.key,))
+        return reply
 
     async def delete(self, call: Call, namespace: str, op: DeleteOp) -> WriteReply:
         """Deletes one key; without a live value it is a no-op with revision 0.
@@ -132,7 +167,7 @@ class Writes:
         return await self._write(call, namespace, "merge", (op,))
 
     async def transact(
-        self, call: Call, namespace: str, compares: tuple[Compare, ...], ops: tuple[WriteOp, ...]
+        self, call: Call, namespace: str, compares: tuple[Compare, ...], ops: tuple[Operation, ...]
     ) -> WriteReply:
         """Applies all operations at one revision if all compares hold, else nothing.
 
@@ -143,45 +178,64 @@ class Writes:
         return await self._write(call, namespace, "transact", ops, compares)
 
     async def commit(
-        self, call: Call, namespace: str, compares: tuple[Compare, ...], ops: tuple[WriteOp, ...]
+        self,
+        call: Call,
+        namespace: str,
+        compares: tuple[Compare, ...],
+        ops: tuple[Operation, ...],
+        awaited: tuple[str, ...] = (),
     ) -> WriteReply:
         """Applies all operations at one revision if what the caller's model saw still holds, else nothing.
 
-        A put or delete without a precondition replaces what the read set saw of its key.
+        A put or delete without a precondition replaces what the read set saw of its key. ``awaited`` are calls of
+        tools that must have finished.
 
         Raises:
-            Refusal: STALE_READ_SET, UNCHECKABLE_GUARD; else as for :meth:`transact`.
+            Refusal: STALE_READ_SET, UNCHECKABLE_GUARD, CALLS_PENDING; else as for :meth:`transact`.
         """
         tokens = call.tokens
         if tokens is None or tokens.read_set is None:
             raise invalid("call.read_set_token", "is required in a commit; reads with record_read_set return one")
         check_transaction(compares, ops)
         seen = tokens.read_set.namespaces.get(namespace)
-        return await self._write(call, namespace, "commit", ops, compares, {} if seen is None else seen.keys)
+        return await self._write(call, namespace, "commit", ops, compares, {} if seen is None else seen.keys, awaited)
 
     async def _write(
         self,
         call: Call,
         namespace: str,
         method: str,
-        ops: tuple[WriteOp, ...],
+        asked: tuple[Operation, ...],
         compares: tuple[Compare, ...] = (),
         seen: Mapping[str, KeySeen] = _NOTHING_SEEN,
+        awaited: tuple[str, ...] = (),
     ) -> WriteReply:
         check_namespace(namespace)
         require_writer(call)
+        ops = tuple(op for op in asked if not isinstance(op, AppendOp))
+        appends = tuple(op for op in asked if isinstance(op, AppendOp))
         for op in ops:
             check_op(op)
+        extension = self._core.extension
+        extra: tuple[str, ...] = ()
+        extended = extension.concerns(namespace)
+        if extended:
+            extension.check(namespace, (op.key for op in ops), appends, awaited)
+            extra = extension.keys(appends, awaited)
+        else:
+            check_plain(namespace, appends, awaited)
         keys = tuple(dict.fromkeys([*(op.key for op in ops), *(compare.key for compare in compares)]))
-        meaning = b"" if call.request is None else fingerprint(method, namespace, compares, ops)
-        job = _Job(call, namespace, ops, compares, keys, meaning, method in {"transact", "commit"}, seen)
+        meaning = b"" if call.request is None else fingerprint(method, namespace, compares, asked, awaited)
+        as_transaction = method in {"transact", "commit"}
+        job = _Job(call, namespace, asked, ops, compares, awaited, keys, extra, extended, meaning, as_transaction, seen)
         ref = await self._core.locate(namespace)
         for _ in range(ATTEMPTS_MAX):
             result = await self._attempt(ref, job)
             if isinstance(result, WriteReply):
                 return result
             ref = result
-        await contended(self._core, ref, f"{keys[0]!r} changed under each of {ATTEMPTS_MAX} attempts")
+        name = repr(keys[0]) if keys else repr(namespace)
+        await contended(self._core, ref, f"{name} changed under each of {ATTEMPTS_MAX} attempts")
 
     async def _attempt(self, ref: NamespaceRef, job: _Job) -> WriteReply | NamespaceRef:
         """Tries once; returns the reply, or the generation with which to try again."""
@@ -189,7 +243,7 @@ class Writes:
         rules = core.rules(job.namespace)
         fences = fences_of(call, job.namespace)
         read = await core.store.read(
-            ref, job.keys, request=call.request, locks=tuple(f.lock for f in fences), accepted=True
+            ref, (*job.keys, *job.extra), request=call.request, locks=tuple(f.lock for f in fences), accepted=True
         )
         if read.view.deleted and (newer := await core.relocate(ref)) is not None:
             return newer
@@ -206,24 +260,27 @@ class Writes:
             )
             if replay is not None:
                 return await self._replay(ref, job, replay)
-            validation = await validate(core, call, ref, [op.key for op in job.ops])
-            records = {k: decode_entry(e) for k, e in zip(job.keys, read.entries, strict=True)}
+            written = core.extension.written(job.appends) if job.extended else ()
+            validation = await validate(core, call, ref, [*(op.key for op in job.ops), *written])
+            records = {k: decode_entry(e) for k, e in zip(job.keys, read.entries, strict=False)}
             attempt = _Attempt(read, records, rules.policy, rules.config_version, fences, validation)
-            decisions = self._decide(job, attempt)
+            decisions, attempt = await self._settle_what(ref, job, attempt)
             await self._check_room(ref, job, attempt, decisions)
             _check_size(decisions)
         except Refusal as refusal:
             await refuse(core, ref, refusal, read.view.head)
-        if all(decision.noop for decision in decisions):
+        if not attempt.mutations:
             await core.store.settle(ref)
             now_ms, head = read.view.now_ms, read.view.head
-            results = tuple(AppliedOp(0, seen_by_reader(records[op.key], now_ms, head)) for op in job.ops)
+            seen = [AppliedOp(0, seen_by_reader(records[op.key], now_ms, head)) for op in job.ops]
+            results = in_order(job.asked, seen, attempt.additions, 0)
             return WriteReply(0, results, read.view.head, False, _read_set_of(call), validation.stale)
         result = await carry_out(core, ref, self._commit(job, attempt, decisions), read.view.head)
         if isinstance(result, Committed):
             revision = result.revision
-            results = tuple(_applied(decision, revision) for decision in decisions)
-            read_set = _advanced(job, attempt, decisions, revision)
+            done = [applied(decision, revision) for decision in decisions]
+            results = in_order(job.asked, done, attempt.additions, revision)
+            read_set = _advanced(job, attempt, decisions, written, revision)
             return WriteReply(revision, results, revision, False, read_set, validation.stale)
         if isinstance(result, Replayed):
             return await self._replay(ref, job, result.remembered)
@@ -231,6 +288,30 @@ class Writes:
             return await after_failure(core, ref, result, call)
         except Refusal as refusal:
             await refuse(core, ref, refusal, read.view.head)
+
+    async def _settle_what(self, ref: NamespaceRef, job: _Job, attempt: _Attempt) -> tuple[list[Decision], _Attempt]:
+        """Decides what is written; returns what becomes of each key, and all mutations with the attempt."""
+        read, policy = attempt.read, attempt.policy
+        write: ExtendedWrite | None = None
+        if job.extended:
+            entries = dict(zip(job.extra, read.entries[len(job.keys) :], strict=True))
+            write = ExtendedWrite(job.call, ref, read.view, policy, entries, job.appends, job.awaited)
+            self._core.extension.admit(write)
+        decisions = self._decide(job, attempt)
+        pairs = list(zip(job.ops, decisions, strict=True))
+        made = mutations_of(
+            ((op.key, decision) for op, decision in pairs), read.view.now_ms, policy.tombstone_retention_ms
+        )
+        additions = NO_ADDITIONS
+        if write is not None:
+            stored = dict(zip(job.keys, read.entries, strict=False))
+            changes = tuple(
+                Change(op.key, stored[op.key], attempt.records[op.key], decision)
+                for op, decision in pairs
+                if not decision.noop
+            )
+            additions = await self._core.extension.extend(self._core.store, write, changes, len(made))
+        return decisions, attempt._replace(mutations=(*made, *additions.mutations), additions=additions)
 
     def _decide(self, job: _Job, attempt: _Attempt) -> list[Decision]:
         failures: list[PartFailure] = []
@@ -243,7 +324,9 @@ class Writes:
                 message = f"{key!r} has version {version}, not {expected}"
                 refusal = Refusal(Reason.VERSION_MISMATCH, message, ConflictInfo(key, version))
                 failures.append(PartFailure(index, False, key, refusal))
-        for index, op in enumerate(job.ops):
+        for index, op in enumerate(job.asked):
+            if isinstance(op, AppendOp):
+                continue
             at = self._core.circumstances(job.call, job.namespace, op.key, attempt.policy, view)
             if op.key in job.seen:
                 op = _on_what_was_seen(op, job.seen[op.key].version, attempt.records[op.key], view.now_ms, job.call)
@@ -265,6 +348,7 @@ class Writes:
             attempt.records[op.key] is None and not decision.noop
             for op, decision in zip(job.ops, decisions, strict=True)
         )
+        fresh += attempt.additions.fresh_count
         if not fresh:
             return
         held = (await self._core.store.stats(ref)).record_count
@@ -280,20 +364,17 @@ class Writes:
         not_after_ms = min(ends_ms, default=NEVER_MS)
         request = None
         if job.call.request is not None:
-            reply = encode_reply([_memory(decision) for decision in decisions])
+            reply = encode_reply(memories(job.asked, decisions, attempt.additions))
             request = RequestRecord(job.call.request, job.meaning, reply)
         return Commit(
             epoch=view.epoch,
             config_version=attempt.config_version,
             checks=tuple(
-                key_check(key, entry, view.now_ms) for key, entry in zip(job.keys, attempt.read.entries, strict=True)
+                key_check(key, entry, view.now_ms) for key, entry in zip(job.keys, attempt.read.entries, strict=False)
             )
-            + attempt.validation.checks,
-            mutations=mutations_of(
-                ((op.key, decision) for op, decision in zip(job.ops, decisions, strict=True)),
-                view.now_ms,
-                attempt.policy.tombstone_retention_ms,
-            ),
+            + attempt.validation.checks
+            + attempt.additions.checks,
+            mutations=attempt.mutations,
             request=request,
             fences=attempt.fences,
             not_after_ms=None if not_after_ms == NEVER_MS else not_after_ms,
@@ -326,7 +407,9 @@ def _on_what_was_seen(op: WriteOp, version: int, record: Record | None, now_ms: 
     return op
 
 
-def _advanced(job: _Job, attempt: _Attempt, decisions: list[Decision], revision: int) -> ReadSet | None:
+def _advanced(
+    job: _Job, attempt: _Attempt, decisions: list[Decision], appended_keys: tuple[str, ...], revision: int
+) -> ReadSet | None:
     read_set = _read_set_of(job.call)
     if read_set is None:
         return None
@@ -339,6 +422,8 @@ def _advanced(job: _Job, attempt: _Attempt, decisions: list[Decision], revision:
         version = 0 if before is None else before.version(now_ms)
         left = revision if after.live(now_ms) else 0
         written[op.key] = (version, KeySeen(left, after.ends_ms(now_ms)))
+    if 0 in attempt.additions.appended:
+        written.update({key: (0, KeySeen(revision)) for key in appended_keys})
     return advance(read_set, job.namespace, revision, written, attempt.validation)
 
 
@@ -366,25 +451,3 @@ def _check_size(decisions: list[Decision]) -> None:
     size = sum(len(data) for data in left if data is not None)
     if size > RECORDS_BYTES_MAX:
         raise too_large("operations", size, RECORDS_BYTES_MAX, "bytes in the records that they leave behind")
-
-
-def _applied(decision: Decision, revision: int) -> AppliedOp:
-    if decision.noop:
-        # The commit has checked that the key has no live value: the same as reading that at its revision.
-        return AppliedOp(0, CausalContext(revision))
-    version, context = decision.ack(revision)
-    return AppliedOp(
-        version, context, decision.overwritten, decision.concurrent_delete, decision.merged, decision.trimmed
-    )
-
-
-def _memory(decision: Decision) -> OpMemory:
-    return OpMemory(
-        decision.sole,
-        decision.live,
-        decision.base.prefix,
-        decision.concurrent_delete,
-        tuple(dot.dot for dot in decision.overwritten),
-        decision.merged,
-        decision.trimmed,
-    )
