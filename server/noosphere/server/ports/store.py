@@ -24,6 +24,8 @@ from noosphere.consistency import Cut, Remembered, RequestRef
 from noosphere.consistency import StampMode as StampMode
 
 STORAGE_ID_BYTES = 10
+VOLATILE_PREFIX = "sessions/~"
+"""Namespaces whose names begin so are kept in memory only: nothing of them reaches a disk, and a restart ends them."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,11 @@ class NamespaceRef:
         """80 bits that stand for name and generation; user text never becomes a storage key."""
         text = f"{self.generation}\0{self.name}".encode()
         return hashlib.blake2b(text, digest_size=STORAGE_ID_BYTES).digest()
+
+    @cached_property
+    def volatile(self) -> bool:
+        """Whether the namespace is kept in memory only."""
+        return self.name.startswith(VOLATILE_PREFIX)
 
 
 class StoredEntry(NamedTuple):

@@ -37,7 +37,11 @@ EVICT_IDLE_MS = 10_000
 
 
 class Keeper:
-    """Does the background work of one store."""
+    """Does the background work of one store.
+
+    Attributes:
+        volatile_bytes: what volatile namespaces took in memory when it last looked, about once a second.
+    """
 
     def __init__(
         self,
@@ -69,6 +73,7 @@ class Keeper:
         # Contents of dropped and evicted namespaces: freeing 100,000 records at once would hold up the event loop.
         self._graveyard: deque[Body | list[LogItem]] = deque()
         self._superseded = deque(superseded)
+        self.volatile_bytes = 0
 
     def start(self) -> None:
         """Starts the background tasks."""
@@ -84,7 +89,9 @@ class Keeper:
             await asyncio.gather(self._ticker, self._runner, return_exceptions=True)
 
     def changed(self, namespace: Namespace) -> None:
-        """Notes that a namespace's tables are behind."""
+        """Notes that a namespace's tables are behind; a volatile one has none."""
+        if namespace.ref.volatile:
+            return
         if not self._dirty:
             self._dirty_since_ms = self._clock.monotonic_ms()
         self._dirty[namespace] = None
@@ -95,7 +102,8 @@ class Keeper:
         """Takes a generation that a newer one has replaced out of the store."""
         self.bury_later(namespace.drop())
         self._dirty.pop(namespace, None)
-        self._superseded.append(namespace.ref.storage_id)
+        if not namespace.ref.volatile:
+            self._superseded.append(namespace.ref.storage_id)
 
     def bury_later(self, remains: Body | list[LogItem] | None) -> None:
         """Takes over what nobody refers to any more, to free it bit by bit."""
@@ -146,11 +154,16 @@ class Keeper:
     async def evict(self) -> None:
         """Unloads namespaces that are idle and folded while memory is short, longest idle first."""
         sizes: dict[Namespace, int] = {}
+        volatile_bytes = 0
         for index, namespace in enumerate(list(self._registry)):
-            if namespace.body is not None:
+            if namespace.body is not None and namespace.ref.volatile:
+                # There is no table from which it could be loaded again.
+                volatile_bytes += namespace.body.memory_bytes
+            elif namespace.body is not None:
                 sizes[namespace] = namespace.body.memory_bytes
             if index % LOOK_STEP == LOOK_STEP - 1:
                 await asyncio.sleep(0)
+        self.volatile_bytes = volatile_bytes
         surplus = sum(sizes.values()) - self._memory_bytes_max
         if surplus <= 0:
             return

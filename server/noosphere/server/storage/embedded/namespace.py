@@ -46,6 +46,11 @@ class Pending:
         self.result = 0
         self.waiters: list[asyncio.Future[int]] = []
 
+    @property
+    def durable(self) -> bool:
+        """Whether it belongs into the journal."""
+        return self.namespace is None or not self.namespace.ref.volatile
+
     def wait(self) -> asyncio.Future[int]:
         """Returns a future of its own for one waiter, so that a cancelled one takes nobody along."""
         waiter: asyncio.Future[int] = asyncio.get_running_loop().create_future()

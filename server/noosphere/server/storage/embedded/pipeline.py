@@ -146,7 +146,7 @@ class Pipeline:
         self._in_flight = batch
         self._last_batch = number = self._last_batch + 1
         now_ms = self._time.now_ms()
-        blob = encode_batch(now_ms, [pending.item for pending in batch if pending.item is not None])
+        blob = encode_batch(now_ms, [pending.item for pending in batch if pending.item is not None and pending.durable])
         journal = self._journal
 
         def write() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -13,6 +14,9 @@ from noosphere.consistency import Reason, Refusal
 from ...ports.store import NamespaceRef
 from .namespace import Namespace
 
+ENDED_MAX = 4_096
+"""Tombstones of volatile namespaces that are kept, for those who still watch them."""
+
 
 class Registry:
     """Namespaces by storage id, and the newest synced generation of each by name."""
@@ -20,6 +24,7 @@ class Registry:
     def __init__(self) -> None:
         self._by_id: dict[bytes, Namespace] = {}
         self._by_name: Any = SortedDict()
+        self._ended: deque[Namespace] = deque()
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -66,6 +71,15 @@ class Registry:
         if older is not None:
             self._by_id.pop(older.ref.storage_id, None)
         return older
+
+    def end(self, namespace: Namespace) -> None:
+        """Keeps the tombstone of a volatile namespace for a while: its name is never used again."""
+        self._ended.append(namespace)
+        if len(self._ended) > ENDED_MAX:
+            oldest = self._ended.popleft()
+            if self._by_name.get(oldest.ref.name) is oldest:
+                del self._by_name[oldest.ref.name]
+            self._by_id.pop(oldest.ref.storage_id, None)
 
     def listing(self, prefix: str, after: str, count: int) -> list[Namespace]:
         """Returns up to ``count`` listed namespaces with a name that begins with ``prefix``, after a name."""

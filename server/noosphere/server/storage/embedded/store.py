@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from noosphere.consistency import Reason, Refusal, Remembered, RequestRef
+from noosphere.consistency import Reason, Refusal, Remembered, RequestRef, exhausted
 
 from ...ports.coordinator import Coordinator
 from ...ports.runtime import Clock
@@ -51,6 +51,9 @@ from .storetime import StoreTime
 from .worker import ThreadWorker, Worker, run
 
 MEMORY_BYTES_MAX = 1024 * 1024 * 1024
+VOLATILE_BYTES_MAX = 256 * 1024 * 1024
+"""What volatile namespaces may take together; nothing of them can leave memory."""
+
 SCAN_ENTRIES_MAX = 2_048
 CHANGES_MAX = 512
 """Most entries of a page and batches of an answer, so that neither holds up the event loop."""
@@ -243,6 +246,10 @@ class EmbeddedStore:
     async def commit(self, namespace: NamespaceRef, commit: Commit) -> CommitResult:
         """Makes a commit; returns when it is synced. A cancelled caller does not take its commit back."""
         size = check_commit(commit)
+        if namespace.volatile and any(mutation.data is not None for mutation in commit.mutations):
+            held = self._keeper.volatile_bytes
+            if held > VOLATILE_BYTES_MAX:
+                raise exhausted("namespace", held, VOLATILE_BYTES_MAX, "too many bytes in ephemeral sessions")
         while True:
             found = await self._find(namespace)
             if self._pipeline.has_room:
@@ -435,6 +442,8 @@ class EmbeddedStore:
             elif isinstance(item, DropItem):
                 pending.result = namespace.measure()[0]
                 self._keeper.bury_later(namespace.drop())
+                if namespace.ref.volatile:
+                    self._registry.end(namespace)
             elif isinstance(item, FloorItem) and namespace.body is not None and item.floor > namespace.floor:
                 namespace.floor = item.floor
                 self._keeper.bury_later(namespace.body.cut_log(item.floor))
