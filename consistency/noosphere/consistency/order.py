@@ -29,19 +29,23 @@ def check_presented(revisions: Iterable[int], state: NamespaceState) -> None:
     """Checks revisions that a caller presents: contexts, expected versions, fences, watch starts.
 
     Raises:
-        Refusal: ACKED_WRITES_LOST if any was lost, else FUTURE_REVISION if any was never issued.
+        Refusal: ACKED_WRITES_LOST if any was lost, naming the lowest; else FUTURE_REVISION if any was never issued.
     """
     future: int | None = None
+    lowest: int | None = None
     for revision in revisions:
-        if (lost := find_lost(revision, state.cuts)) is not None:
-            raise Refusal(
-                Reason.ACKED_WRITES_LOST,
-                f"revision {revision} of {state.namespace!r} was lost: revisions after {lost.after} "
-                f"through {lost.through} did not survive",
-                LostInfo(lost.after, lost.through),
-            )
+        # Several may have been lost, in different epochs; the caller is told up to where all is still good.
+        if (lowest is None or revision < lowest) and find_lost(revision, state.cuts) is not None:
+            lowest = revision
         if revision > state.head and future is None:
             future = revision
+    if lowest is not None and (lost := find_lost(lowest, state.cuts)) is not None:
+        raise Refusal(
+            Reason.ACKED_WRITES_LOST,
+            f"revision {lowest} of {state.namespace!r} was lost: revisions after {lost.after} "
+            f"through {lost.through} did not survive",
+            LostInfo(lost.after, lost.through),
+        )
     if future is not None:
         raise Refusal(
             Reason.FUTURE_REVISION,

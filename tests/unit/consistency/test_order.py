@@ -262,12 +262,23 @@ def test_what_is_lost_is_told_before_what_was_never_issued(presented: list[int])
     if lost := [r for r in presented if find_lost(r, state.cuts) is not None]:
         refusal = refused(Reason.ACKED_WRITES_LOST, check_presented, presented, state)
         assert refusal.detail == LostInfo(CUT, EPOCH << 40)
-        assert str(lost[0]) in refusal.message
+        assert f"revision {min(lost)} of" in refusal.message
     elif max(presented, default=0) > HEAD:
         refusal = refused(Reason.FUTURE_REVISION, check_presented, presented, state)
         assert refusal.detail == LogRangeInfo(next(r for r in presented if r > HEAD), 0)
     else:
         check_presented(presented, state)
+
+
+def test_of_revisions_that_were_lost_in_different_epochs_the_lowest_is_told() -> None:
+    """What lies up to ``after`` is still good, so nothing below it may be lost as well."""
+    cuts = (Cut(1, 0), Cut(2, make_revision(1, 50)), Cut(EPOCH, CUT))
+    state = NamespaceState("shared/a", False, HEAD, cuts)
+    early = make_revision(1, 51)
+    for presented in ((LOST, early), (early, LOST), (HEAD, LOST, early + 1, early)):
+        refusal = refused(Reason.ACKED_WRITES_LOST, check_presented, presented, state)
+        assert refusal.detail == LostInfo(make_revision(1, 50), make_revision(2, 0))
+        assert f"revision {early} of" in refusal.message
 
 
 def test_an_expiry_is_after_store_time() -> None:
