@@ -171,6 +171,18 @@ async def test_ones_own_value_ends_like_any(local: LocalServer, mind: Mind) -> N
     assert [entry.name for entry in error.stale().stale] == ["own"]
 
 
+async def test_ones_own_value_in_a_collection_that_was_listed_ends_like_any(local: LocalServer, mind: Mind) -> None:
+    await mind.page(SPACE, "plan/")
+    await mind.commit(SPACE, put("plan/own", 1, ttl_ms=1_000))
+    await mind.commit(SPACE, put("plan/longer", 1, ttl_ms=2_000))
+    await local.elapse(999)
+    await mind.commit(SPACE, put("decision/1", 1))
+    await local.elapse(1)
+    with refusal(Reason.STALE_READ_SET) as error:
+        await mind.commit(SPACE, put("decision/2", 1))
+    assert [entry.name for entry in error.stale().stale] == ["plan/"]
+
+
 async def test_an_expired_value_that_is_replaced_by_its_reader_surprises_nobody(
     local: LocalServer, mind: Mind, peer: Agent
 ) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from noosphere.consistency import (
     NEVER_MS,
+    CollectionSeen,
     KeySeen,
     NamespaceSeen,
     ReadSet,
@@ -122,7 +123,23 @@ def advance(
         for name, mode in validation.valid
         if name in (touched if mode is StampMode.CHANGED else lively)
     }
-    return read_set.advanced(namespace, keys, collections)
+    advanced = read_set.advanced(namespace, keys, collections)
+    for (name, mode), ends_ms in _own_ends(written, validation).items():
+        # It is in the list from now on, and will vanish from it like any other value: the first end counts.
+        advanced = advanced.with_collection(namespace, own.revision, name, mode, CollectionSeen(revision, ends_ms))
+    return advanced
+
+
+def _own_ends(
+    written: Mapping[str, tuple[int, KeySeen]], validation: Validation
+) -> Mapping[tuple[str, StampMode], int]:
+    """Returns when the first of the written values ends, by the collections that it is now a part of."""
+    ends_ms: dict[str, int] = {}
+    for key, (_, after) in written.items():
+        if after.expires_at_ms != NEVER_MS:
+            for name in ancestors(key):
+                ends_ms[name] = min(ends_ms.get(name, NEVER_MS), after.expires_at_ms)
+    return {listed: ends_ms[listed[0]] for listed in validation.valid if listed[0] in ends_ms}
 
 
 def _above(keys: Iterable[str]) -> set[str]:
