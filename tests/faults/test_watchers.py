@@ -13,7 +13,7 @@ from tests.faults.conftest import connected
 from tests.support.api import put
 from tests.support.process import ServerProcess
 from tests.support.statuses import refusal
-from tests.support.watching import watching
+from tests.support.watching import MESSAGE_SECONDS_MAX, watching
 
 from noosphere.consistency import Reason
 from noosphere.v1 import types_pb2 as types
@@ -49,10 +49,58 @@ async def test_a_thousand_watchers_see_each_event_once_in_order(server: ServerPr
         assert all(len(batch.changes) == 2 for batches in seen for batch in batches)
 
 
+STALL_SECONDS = 0.3
+STALLED_COMMITS = 600
+"""More bytes than the network's buffers take: gRPC's windows grow to a few MiB."""
+
+
+@pytest.fixture
+def impatient_server(tmp_path: Path) -> Iterator[ServerProcess]:
+    process = ServerProcess(tmp_path / "data", ("--watch-stall-seconds", str(STALL_SECONDS), "--durability", "os"))
+    try:
+        process.start()
+        yield process
+    finally:
+        process.close()
+
+
+async def test_a_watcher_that_takes_nothing_is_cut_off_and_resumes_without_a_gap(
+    impatient_server: ServerProcess,
+) -> None:
+    async with connected(impatient_server) as api:
+        agent = await api.agent("a")
+        await agent.ensure(SPACE, types.NamespacePolicy(item_bytes_max=65_536))
+        first = await agent.put(SPACE, "k", 0)
+        async with watching(agent, SPACE, after=0) as slow, watching(agent, SPACE) as quick:
+            await slow.batch()
+            await quick.bookmark()
+            written = [first.revision]
+            for _ in range(STALLED_COMMITS):
+                applied = await agent.put(SPACE, "k", "x" * ITEM_BYTES, blind=True)
+                written.append(applied.revision)
+                assert (await quick.batch()).revision == applied.revision
+            # Nothing more is kept of it, although it has not even noticed; the quick one stays.
+            async with asyncio.timeout(MESSAGE_SECONDS_MAX):
+                while (await api.stats()).watch_count > 1:
+                    await quick.message()
+            seen = [first.revision]
+            with refusal(Reason.SLOW_CONSUMER) as error:
+                while True:
+                    seen.append((await slow.batch()).revision)
+            assert f"for {STALL_SECONDS:g} s" in error.message
+            assert error.head in written
+            assert len(seen) < len(written)
+            async with watching(agent, SPACE, resume=slow.resume) as resumed:
+                seen += [batch.revision for batch in await resumed.batches(len(written) - len(seen))]
+            assert seen == written
+
+
 @pytest.fixture
 def small_log_server(tmp_path: Path) -> Iterator[ServerProcess]:
     """A server whose sweeper keeps logs short all the time."""
-    process = ServerProcess(tmp_path / "data", ("--sweep-seconds", "0.1", "--durability", "os"))
+    # Slow watchers stay, however long the writing takes.
+    options = ("--sweep-seconds", "0.1", "--durability", "os", "--watch-stall-seconds", "3600")
+    process = ServerProcess(tmp_path / "data", options)
     try:
         process.start()
         yield process

@@ -227,7 +227,7 @@ class NoConflict(FailedPrecondition):
 
 
 class CrossNamespace(FailedPrecondition):
-    """A transaction named two namespaces."""
+    """A transaction named two namespaces. Reserved: no call of this version can."""
 
 
 class SessionExists(FailedPrecondition):

@@ -43,6 +43,7 @@ class Reason(StrEnum):
     PRECONDITION_REQUIRED = "PRECONDITION_REQUIRED"
     MERGE_TYPE_MISMATCH = "MERGE_TYPE_MISMATCH"
     NAMESPACE_DELETED = "NAMESPACE_DELETED"
+    # Reserved: no request of this version can name a second namespace to write to.
     CROSS_NAMESPACE = "CROSS_NAMESPACE"
     UNCHECKABLE_GUARD = "UNCHECKABLE_GUARD"
     NO_CONFLICT = "NO_CONFLICT"

@@ -305,7 +305,8 @@ class MemoryServiceServicer(object):
 
     def Watch(self, request, context):
         """Streams the changes of a collection: ordered, one message per revision or less, resumable.
-        OUT_OF_RANGE: COMPACTED, FUTURE_REVISION. RESOURCE_EXHAUSTED: SLOW_CONSUMER. UNAVAILABLE: DRAINING.
+        OUT_OF_RANGE: COMPACTED, FUTURE_REVISION. UNAVAILABLE: DRAINING. RESOURCE_EXHAUSTED: SLOW_CONSUMER, if the caller
+        has taken no message for a while (30 s unless configured): it resumes with the token of the last one that it took.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

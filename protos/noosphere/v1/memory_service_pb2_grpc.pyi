@@ -96,7 +96,8 @@ class MemoryServiceStub:
     """
     Watch: _grpc.UnaryStreamMultiCallable[_memory_service_pb2.WatchRequest, _memory_service_pb2.WatchResponse]
     """Streams the changes of a collection: ordered, one message per revision or less, resumable.
-    OUT_OF_RANGE: COMPACTED, FUTURE_REVISION. RESOURCE_EXHAUSTED: SLOW_CONSUMER. UNAVAILABLE: DRAINING.
+    OUT_OF_RANGE: COMPACTED, FUTURE_REVISION. UNAVAILABLE: DRAINING. RESOURCE_EXHAUSTED: SLOW_CONSUMER, if the caller
+    has taken no message for a while (30 s unless configured): it resumes with the token of the last one that it took.
     """
     ClaimNext: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.ClaimNextRequest, _memory_service_pb2.ClaimNextResponse]
     """Claims the first free matching record of a task board for a lease. An answer without a record means none was free.
@@ -189,7 +190,8 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     """
     Watch: _aio.UnaryStreamMultiCallable[_memory_service_pb2.WatchRequest, _memory_service_pb2.WatchResponse]  # type: ignore[assignment]
     """Streams the changes of a collection: ordered, one message per revision or less, resumable.
-    OUT_OF_RANGE: COMPACTED, FUTURE_REVISION. RESOURCE_EXHAUSTED: SLOW_CONSUMER. UNAVAILABLE: DRAINING.
+    OUT_OF_RANGE: COMPACTED, FUTURE_REVISION. UNAVAILABLE: DRAINING. RESOURCE_EXHAUSTED: SLOW_CONSUMER, if the caller
+    has taken no message for a while (30 s unless configured): it resumes with the token of the last one that it took.
     """
     ClaimNext: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.ClaimNextRequest, _memory_service_pb2.ClaimNextResponse]  # type: ignore[assignment]
     """Claims the first free matching record of a task board for a lease. An answer without a record means none was free.
@@ -375,7 +377,8 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_memory_service_pb2.WatchResponse], _abc.AsyncIterator[_memory_service_pb2.WatchResponse]]:
         """Streams the changes of a collection: ordered, one message per revision or less, resumable.
-        OUT_OF_RANGE: COMPACTED, FUTURE_REVISION. RESOURCE_EXHAUSTED: SLOW_CONSUMER. UNAVAILABLE: DRAINING.
+        OUT_OF_RANGE: COMPACTED, FUTURE_REVISION. UNAVAILABLE: DRAINING. RESOURCE_EXHAUSTED: SLOW_CONSUMER, if the caller
+        has taken no message for a while (30 s unless configured): it resumes with the token of the last one that it took.
         """
 
     @_abc_1.abstractmethod

@@ -164,7 +164,13 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
     # Found out first, so that a start in vain leaves the data folder and its epoch alone.
     _check_port(settings.listen)
     async with open_engine(settings, clock=clock, on_fatal=fatal) as engine:
-        server = RpcServer(engine.memory, engine.sessions, clock, enable_reflection=settings.reflection)
+        server = RpcServer(
+            engine.memory,
+            engine.sessions,
+            clock,
+            enable_reflection=settings.reflection,
+            watch_stall_seconds=settings.watch_stall_seconds,
+        )
         host, _, _ = settings.listen.rpartition(":")
         try:
             port = await server.start(settings.listen)

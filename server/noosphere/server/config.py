@@ -130,6 +130,12 @@ class Settings(BaseSettings):
         le=3600,
         description="Time between two sweeps for expired values and old tombstones.",
     )
+    watch_stall_seconds: float = Field(
+        default=30.0,
+        ge=0.1,
+        le=3600,
+        description="A watcher that takes no message for so long is cut off; it may resume where it was.",
+    )
 
     @classmethod
     def settings_customise_sources(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 
@@ -29,6 +30,7 @@ from ..memory.watches import Bookmark, SnapshotPage, WatchMessage, WatchStart
 from . import decode, encode
 from .calls import Context, streaming, unary
 from .causality import CausalityMethods, tokens_of, transact_applied
+from .deliveries import Deliveries
 from .pages import revision_at
 from .pipeline import PipelineStream, handlers_of
 from .times import duration, duration_ms, timestamp
@@ -66,10 +68,16 @@ _PIPELINED = {
 
 
 class MemoryRpc(CausalityMethods):
-    """The gRPC face of shared memory."""
+    """The gRPC face of shared memory.
 
-    def __init__(self, memory: Memory) -> None:
+    Args:
+        memory: the services.
+        watch_stall_seconds: how long a watcher may leave a message untaken; infinite for ever.
+    """
+
+    def __init__(self, memory: Memory, watch_stall_seconds: float = math.inf) -> None:
         self._memory = memory
+        self._deliveries = Deliveries(watch_stall_seconds)
         self._pipelined = handlers_of(self, _PIPELINED)
 
     @unary
@@ -216,9 +224,12 @@ class MemoryRpc(CausalityMethods):
                 pass
         call = decode.call(request.call)
         watch = self._memory.watches.watch(call, request.namespace, request.collection, start)
-        async with aclosing(watch) as messages:
-            async for message in messages:
-                yield _watch_response(message)
+        with self._deliveries.to(context) as delivery:
+            async with aclosing(watch) as messages:
+                async for message in messages:
+                    delivery.begin(request.namespace, message.head)
+                    yield _watch_response(message)
+                    delivery.taken()
 
     @unary
     async def ClaimNext(self, request: pb.ClaimNextRequest, context: Context) -> pb.ClaimNextResponse:

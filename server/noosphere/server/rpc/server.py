@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
@@ -50,6 +52,7 @@ class RpcServer:
         sessions: the services of sessions.
         clock: the source of time.
         enable_reflection: whether to describe the API to tools.
+        watch_stall_seconds: how long a watcher may leave a message untaken; infinite for ever.
         service: what answers calls of MemoryService, for a test that looks over its shoulder.
     """
 
@@ -60,12 +63,13 @@ class RpcServer:
         clock: Clock,
         *,
         enable_reflection: bool,
+        watch_stall_seconds: float = math.inf,
         service: MemoryRpc | None = None,
     ) -> None:
         self._memory = memory
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._health = Health()
-        add_MemoryServiceServicer_to_server(service or MemoryRpc(memory), self._server)
+        add_MemoryServiceServicer_to_server(service or MemoryRpc(memory, watch_stall_seconds), self._server)
         add_AdminServiceServicer_to_server(AdminRpc(memory, clock), self._server)
         add_SessionServiceServicer_to_server(SessionRpc(sessions), self._server)  # type: ignore[abstract]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
