@@ -27,6 +27,7 @@ from noosphere.server.storage.embedded.body import Body
 from noosphere.server.storage.embedded.coordinator import FILE as COORDINATION
 from noosphere.server.storage.embedded.opening import replay
 from noosphere.server.storage.embedded.sqlite import FILE, SqliteJournal
+from noosphere.server.storage.embedded.storetime import StoreTime
 from noosphere.testing import ManualClock
 
 OTHER = NamespaceRef("shared/other")
@@ -317,7 +318,8 @@ async def test_a_failed_sync_is_told_once_and_nothing_is_acknowledged_after_it(
         embedded.journal.failure = error
     results = await asyncio.gather(*making, *later, refusing, settling, dropping, return_exceptions=True)
     assert all(isinstance(r, Refusal) and r.reason is Reason.ENGINE_UNAVAILABLE for r in results), results
-    assert all("outcome of this call is unknown" in str(r) for r in results)
+    # What has failed, and where, is told to whoever runs the server and to nobody else.
+    assert {str(r) for r in results} == {"the working store has failed, the outcome of this call is unknown"}
     (failure,) = embedded.fatal
     assert isinstance(failure, StoreFailed)
     assert "\n" not in str(failure)
@@ -358,6 +360,23 @@ async def test_a_failure_in_the_background_stops_the_store_too(
         embedded.advance(1_000)
         await turns()
     await until(lambda: bool(embedded.fatal))
+    with pytest.raises(Refusal):
+        await commit(embedded.store, put("b"))
+
+
+async def test_a_mistake_in_the_tick_stops_the_store_instead_of_ending_all_background_work(
+    embedded: EmbeddedLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await write(embedded.store, put("a"))
+
+    def overdue(_: StoreTime) -> bool:
+        raise ZeroDivisionError("planted by the test")
+
+    monkeypatch.setattr(StoreTime, "overdue", property(overdue))
+    embedded.advance(1_000)
+    await turns()
+    (failure,) = embedded.fatal
+    assert "ZeroDivisionError" in str(failure)
     with pytest.raises(Refusal):
         await commit(embedded.store, put("b"))
 

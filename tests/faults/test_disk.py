@@ -47,6 +47,8 @@ async def write_until_it_fails(
     # Either it was still told why, or the process was gone before it could be.
     assert failed.value.code is grpc.StatusCode.UNAVAILABLE
     assert failed.value.reason in (Reason.ENGINE_UNAVAILABLE, "")
+    # Callers may be anybody: where the data lies is no business of theirs.
+    assert str(server.data) not in failed.value.message
     return acknowledged
 
 
@@ -58,6 +60,7 @@ async def check_stopped_and_whole(
     lines = server.stderr.splitlines()
     assert len(lines) == 1, server.stderr
     assert "storage failed" in lines[0]
+    assert str(server.data) in lines[0]
     assert "Traceback" not in server.stderr
     await restart()
     async with connected(server) as api:
@@ -122,6 +125,7 @@ async def test_a_coordinator_that_cannot_write_stops_the_process(tmp_path: Path)
             with pytest.raises(Refused) as failed:
                 await api.agent("b")
         assert failed.value.code is grpc.StatusCode.UNAVAILABLE
+        assert "coordination" not in failed.value.message
         assert server.wait() == EXIT_FAILED
         (line,) = server.stderr.splitlines()
         assert "storage failed" in line

@@ -24,7 +24,15 @@ from .ports.runtime import Clock, SystemClock, system_random
 from .rpc.server import RpcServer
 from .sessions import Sessions
 from .sessions.counting import ByteTokenizers
-from .storage.embedded import DataFolder, DataFolderError, EmbeddedCoordinator, EmbeddedStore, Journal
+from .storage.embedded import (
+    DataFolder,
+    DataFolderError,
+    EmbeddedCoordinator,
+    EmbeddedStore,
+    Journal,
+    StoreFailed,
+)
+from .supervision import supervise
 
 log = structlog.get_logger(__name__)
 
@@ -56,7 +64,8 @@ class _Fatal:
     def __call__(self, error: BaseException) -> None:
         if self.error is None:
             self.error = error
-            log.critical("storage failed; the process stops", error=str(error))
+            what = "storage failed" if isinstance(error, StoreFailed) else "a part of the server has ended"
+            log.critical(f"{what}; the process stops", error=str(error))
             self.happened.set()
 
 
@@ -74,7 +83,7 @@ async def open_engine(
         settings: the configuration.
         clock: the source of time; the machine's by default.
         journal: the journal of the working store; by default one on SQLite, in the data folder.
-        on_fatal: called if a disk fails, after which nothing is acknowledged any more.
+        on_fatal: called if a disk fails, after which nothing is acknowledged any more, or if background work ends.
 
     Raises:
         StartupError: the data folder cannot be used.
@@ -111,6 +120,7 @@ async def open_engine(
             sweep_interval_ms=int(settings.sweep_seconds * 1000),
         )
         tasks = memory.start()
+        supervise(tasks, on_fatal)
         stack.push_async_callback(_cancel, tasks)
         sessions = Sessions.build(memory.core, tokenizers=ByteTokenizers(), rng=system_random())
         yield Engine(memory, sessions, store)

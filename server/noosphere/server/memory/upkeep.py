@@ -34,6 +34,9 @@ class Upkeep:
                 await self.round()
             except Refusal as refusal:
                 log.warning("upkeep round refused", reason=refusal.reason, message=refusal.message)
+            except Exception as error:
+                # A mistake of ours in one round is no reason never to reap and trim again.
+                log.error("upkeep round failed", exc_info=error)
 
     async def round(self) -> None:
         """Looks once at every namespace."""
@@ -56,6 +59,8 @@ class Upkeep:
                 raise
             # It must not keep the namespaces after it from being looked at.
             log.warning("upkeep refused", namespace=summary.ref.name, reason=refusal.reason, message=refusal.message)
+        except Exception as error:
+            log.error("upkeep failed", namespace=summary.ref.name, exc_info=error)
 
     async def _look_at(self, summary: NamespaceSummary) -> None:
         ref = summary.ref

@@ -301,7 +301,7 @@ class EmbeddedCoordinator:
 
     def _check(self) -> None:
         if self._failure is not None:
-            raise Refusal(Reason.ENGINE_UNAVAILABLE, f"the coordinator has failed: {self._failure}")
+            raise _failed()
         if self._closed:
             raise Refusal(Reason.ENGINE_UNAVAILABLE, "the coordinator is closed")
 
@@ -340,7 +340,7 @@ class EmbeddedCoordinator:
         try:
             return await run(self._worker, watched)
         except sqlite3.Error as error:
-            raise Refusal(Reason.ENGINE_UNAVAILABLE, f"the coordinator has failed: {error}") from None
+            raise _failed() from error
 
     def _fail(self, failure: StoreFailed) -> None:
         if self._failure is None:
@@ -354,6 +354,11 @@ def unfit(problem: str) -> DataFolderError:
     To go on would number incarnations anew: an old one would be taken for a new one, and its calls for retries.
     """
     return DataFolderError(f"{problem}: restore all files of the data folder from the same copy")
+
+
+def _failed() -> Refusal:
+    # What has failed, and where, is for the server's log: callers may be anybody.
+    return Refusal(Reason.ENGINE_UNAVAILABLE, "the coordinator has failed, the outcome of this call is unknown")
 
 
 def _stale(incarnation: Incarnation) -> Refusal:

@@ -79,6 +79,7 @@ class Keeper:
         """Starts the background tasks."""
         self._ticker = asyncio.create_task(self._tick(), name="noosphere-store-tick")
         self._runner = asyncio.create_task(self._run(), name="noosphere-store-keeper")
+        self._ticker.add_done_callback(self._ticked)
 
     async def stop(self) -> None:
         """Stops the background tasks. A round under way is ended, not cancelled: half a fold knows no way back."""
@@ -130,6 +131,11 @@ class Keeper:
             if self._time.overdue and self._pipeline.failure is None:
                 self._pipeline.submit(Pending(None, None, 0))
             self._wake.set()
+
+    def _ticked(self, ticker: asyncio.Task[None]) -> None:
+        # Without it nothing is folded and store time is not kept: a server may not go on like that quietly.
+        if not ticker.cancelled() and (error := ticker.exception()) is not None:
+            self._pipeline.fail(as_failure(error))
 
     async def _run(self) -> None:
         while self._pipeline.failure is None:

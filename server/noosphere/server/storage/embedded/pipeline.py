@@ -99,7 +99,7 @@ class Pipeline:
             Refusal: ENGINE_UNAVAILABLE.
         """
         if self.failure is not None:
-            raise unavailable(self.failure)
+            raise unavailable()
 
     def submit(self, pending: Pending) -> None:
         """Queues an accepted entry; never waits."""
@@ -121,7 +121,7 @@ class Pipeline:
         if self.failure is not None:
             return
         self.failure = failure
-        refusal = unavailable(failure)
+        refusal = unavailable()
         doomed = [*self._in_flight, *self._forming]
         self._in_flight = []
         self._forming.clear()
@@ -181,7 +181,7 @@ class Pipeline:
             except Exception as error:
                 # A mistake of ours: what is in memory may be torn, what is on disk is not.
                 self.fail(as_failure(error))
-                pending.fail(unavailable(as_failure(error)))
+                pending.fail(unavailable())
             entries += 1
             cells += len(getattr(pending.item, "cells", ()))
             if not batch:
@@ -203,11 +203,12 @@ class Pipeline:
                     return
 
 
-def unavailable(failure: StoreFailed) -> Refusal:
-    """Returns the refusal of a call that a failed disk leaves without an answer."""
-    return Refusal(
-        Reason.ENGINE_UNAVAILABLE, f"the working store has failed, the outcome of this call is unknown: {failure}"
-    )
+def unavailable() -> Refusal:
+    """Returns the refusal of a call that a failed disk leaves without an answer.
+
+    What has failed, and where, is for the server's log: callers may be anybody.
+    """
+    return Refusal(Reason.ENGINE_UNAVAILABLE, "the working store has failed, the outcome of this call is unknown")
 
 
 def as_failure(error: BaseException) -> StoreFailed:

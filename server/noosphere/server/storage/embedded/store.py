@@ -464,7 +464,7 @@ class EmbeddedStore:
             namespace.body.apply(item, batch)
 
     def _failed(self, failure: StoreFailed) -> None:
-        self._feeds.close(unavailable(failure))
+        self._feeds.close(unavailable())
         self._on_fatal(failure)
 
 
