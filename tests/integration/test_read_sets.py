@@ -383,6 +383,19 @@ async def test_a_log_that_is_compacted_while_it_is_searched(local: LocalServer, 
     assert names_of(error.stale().stale) == {"k": [("k", peer.name, last.revision)]}
 
 
+async def test_who_changed_it_is_told_across_an_epoch(local: LocalServer, mind: Mind, peer: Agent) -> None:
+    await peer.put(SPACE, "k", 1)
+    await mind.get(SPACE, "k")
+    moved = await peer.put(SPACE, "k", 2, blind=True)
+    await local.crash()
+    mind.agent = Agent(local.api, mind.agent.actor)
+    after = await mind.agent.put(SPACE, "other", 1)
+    assert after.revision >> 40 > moved.revision >> 40
+    with refusal(Reason.STALE_READ_SET) as error:
+        await mind.commit(SPACE, put("d", 1))
+    assert names_of(error.stale().stale) == {"k": [("k", peer.name, moved.revision)]}
+
+
 async def test_many_changes_are_told_from_the_newest_on(local: LocalServer, mind: Mind, peer: Agent) -> None:
     await mind.page(SPACE, "plan/")
     made = [await peer.put(SPACE, f"plan/{number:04}", 1) for number in range(2_100)]

@@ -88,6 +88,7 @@ from .revision import (
     find_lost,
     make_revision,
     next_revision,
+    revisions_back,
     seq_of,
     to_hex,
 )
@@ -206,6 +207,7 @@ __all__ = [
     "merge_tokens",
     "next_revision",
     "resolve_policy",
+    "revisions_back",
     "seal",
     "seen_by_reader",
     "seq_of",

@@ -7,7 +7,7 @@ under which history it was issued.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 SEQ_BITS = 40
@@ -79,3 +79,22 @@ def find_lost(revision: int, cuts: Iterable[Cut]) -> LostRange | None:
         if cut < revision <= epoch << SEQ_BITS:
             return LostRange(cut, epoch << SEQ_BITS)
     return None
+
+
+def revisions_back(head: int, count: int, cuts: Sequence[Cut]) -> int:
+    """Returns the revision after which ``count`` revisions up to ``head`` were issued and survived, at least 0.
+
+    Args:
+        head: the namespace's newest revision.
+        count: how far to go back.
+        cuts: every cut of the namespace, oldest first; between two epochs lie numbers that nobody issued.
+    """
+    newest = head
+    for epoch, cut in reversed(cuts):
+        issued = newest - (epoch << SEQ_BITS)
+        if issued >= count:
+            break
+        if issued >= 0:
+            count -= issued
+            newest = cut
+    return max(0, newest - count)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,7 @@ from noosphere.consistency import (
     find_lost,
     make_revision,
     next_revision,
+    revisions_back,
     seq_of,
     to_hex,
 )
@@ -67,18 +70,26 @@ def test_the_next_revision_is_above_the_head_and_in_the_newer_epoch(head: int, e
 # -- what was lost ---------------------------------------------------------------------------------
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.integers(0, 4).map(lambda commits: ("commit", commits))
-            | st.tuples(st.just("crash"), st.integers(0, 3))
-            | st.just(("unused epoch", 0))
-        ).map(lambda only: only[0]),
-        max_size=12,
-    )
+histories = st.lists(
+    st.tuples(
+        st.integers(0, 4).map(lambda commits: ("commit", commits))
+        | st.tuples(st.just("crash"), st.integers(0, 3))
+        | st.just(("unused epoch", 0))
+    ).map(lambda only: only[0]),
+    max_size=12,
 )
-def test_exactly_the_revisions_that_did_not_survive_are_lost(history: list[tuple[str, int]]) -> None:
-    """A namespace lives through crashes that cut off its newest commits; some epochs never touch it."""
+
+
+class Lived(NamedTuple):
+    """What became of a namespace's revisions."""
+
+    cuts: list[Cut]
+    issued: set[int]
+    lineage: list[int]
+
+
+def live(history: list[tuple[str, int]]) -> Lived:
+    """Lets a namespace live through crashes that cut off its newest commits; some epochs never touch it."""
     epoch, head = 1, 0
     cuts = [Cut(1, 0)]
     issued: set[int] = set()
@@ -98,6 +109,12 @@ def test_exactly_the_revisions_that_did_not_survive_are_lost(history: list[tuple
         else:
             epoch += 1
             cuts.append(Cut(epoch, head))
+    return Lived(cuts, issued, lineage)
+
+
+@given(histories)
+def test_exactly_the_revisions_that_did_not_survive_are_lost(history: list[tuple[str, int]]) -> None:
+    cuts, issued, lineage = live(history)
     for revision in issued:
         lost = find_lost(revision, cuts)
         assert (lost is None) == (revision in lineage)
@@ -105,6 +122,14 @@ def test_exactly_the_revisions_that_did_not_survive_are_lost(history: list[tuple
             assert lost.after < revision <= lost.through
             assert not any(lost.after < survivor <= lost.through for survivor in lineage)
     assert find_lost(0, cuts) is None
+
+
+@given(histories, st.integers(0, 20))
+def test_going_back_counts_what_was_issued_and_survived(history: list[tuple[str, int]], count: int) -> None:
+    cuts, _, lineage = live(history)
+    start = revisions_back(lineage[-1] if lineage else 0, count, cuts)
+    assert start >= 0
+    assert [revision for revision in lineage if revision > start] == lineage[max(0, len(lineage) - count) :]
 
 
 def test_the_edges_of_a_lost_range() -> None:

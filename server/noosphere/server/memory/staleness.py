@@ -22,6 +22,7 @@ from noosphere.consistency import (
     StampMode,
     ancestors,
     check_presented,
+    revisions_back,
 )
 from noosphere.consistency.limits import STALE_CHANGES_SHOWN_MAX, STALE_ENTRIES_SHOWN_MAX
 
@@ -121,7 +122,8 @@ async def explained(core: Core, present: Present, seen: NamespaceSeen, stale: li
         concerned[entry.name].append(index)
     found: list[deque[StaleChange]] = [deque(maxlen=STALE_CHANGES_SHOWN_MAX) for _ in stale]
     # Nothing here was read before this revision, so nothing up to it has made anything stale.
-    cursor = max(seen.revision, present.view.floor, present.view.head - _LOG_REVISIONS_MAX)
+    searched = revisions_back(present.view.head, _LOG_REVISIONS_MAX, present.view.cuts)
+    cursor = max(seen.revision, present.view.floor, searched)
     more = True
     while more:
         result = await core.store.changes(present.ref, cursor, _LOG_PAGE)
