@@ -6,27 +6,16 @@ from typing import Any
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from tests.support.api import Agent
-from tests.support.sessions import SessionAgent, space
+from tests.support.sessions import caller, session_name, space
 from tests.support.transport import Refused
 from tests.support.worlds import World
 
 from noosphere.v1 import session_service_pb2 as pb
 
 
-async def caller(world: World, name: str = "a") -> SessionAgent:
-    """Opens an agent that calls SessionService."""
-    return SessionAgent(await world.agent(name))
-
-
-def name_of(agent: Agent, name: str = "s") -> str:
-    """Returns a session's id that no other test uses."""
-    return f"{name}-{agent.actor.agent_id}"
-
-
 async def test_a_session_opens_with_defaults_filled_in(world: World) -> None:
     a = await caller(world)
-    session = await a.open(name_of(a.agent), title="Launch", labels={"team": "blue"})
+    session = await a.open(session_name(a), title="Launch", labels={"team": "blue"})
     assert session.status == pb.SESSION_STATUS_OPEN
     assert session.owner == a.agent.actor.agent_id
     assert (session.title, dict(session.labels)) == ("Launch", {"team": "blue"})
@@ -41,7 +30,7 @@ async def test_a_session_opens_with_defaults_filled_in(world: World) -> None:
 
 async def test_an_existing_session_is_refused_unless_it_may_be_there(world: World) -> None:
     a, b = await caller(world), await caller(world, "b")
-    session = await a.open(name_of(a.agent))
+    session = await a.open(session_name(a))
     with pytest.raises(Refused) as refused:
         await b.open(session.id)
     assert refused.value.reason == "SESSION_EXISTS"
@@ -84,9 +73,9 @@ async def test_what_cannot_be_is_refused_by_field_value_and_limit(
     world: World, fields: dict[str, Any], said: str
 ) -> None:
     a = await caller(world)
-    request = pb.OpenSessionRequest(**{"session_id": name_of(a.agent), **fields})
+    request = pb.OpenSessionRequest(**{"session_id": session_name(a), **fields})
     if fields.keys() & {"session_id"} == set():
-        request.session_id = name_of(a.agent)
+        request.session_id = session_name(a)
     with pytest.raises(Refused) as refused:
         await a.call("OpenSession", request, pb.OpenSessionResponse)
     assert refused.value.code.name == "INVALID_ARGUMENT"
@@ -95,7 +84,7 @@ async def test_what_cannot_be_is_refused_by_field_value_and_limit(
 
 async def test_a_session_that_was_never_opened_is_not_found(world: World) -> None:
     a = await caller(world)
-    for attempt in (a.get(name_of(a.agent)), a.update(name_of(a.agent), title="x")):
+    for attempt in (a.get(session_name(a)), a.update(session_name(a), title="x")):
         with pytest.raises(Refused) as refused:
             await attempt
         assert refused.value.reason == "SESSION_NOT_FOUND"
@@ -104,7 +93,7 @@ async def test_a_session_that_was_never_opened_is_not_found(world: World) -> Non
 
 async def test_title_and_labels_change_apart_from_the_rest(world: World) -> None:
     a = await caller(world)
-    session = await a.open(name_of(a.agent), title="one", labels={"team": "blue", "stage": "draft"})
+    session = await a.open(session_name(a), title="one", labels={"team": "blue", "stage": "draft"})
     before = await a.agent.get(space(session.id), "_session/info")
     changed = await a.update(session.id, title="two", set_labels={"stage": "final"}, remove_labels=["team"])
     assert (changed.title, dict(changed.labels)) == ("two", {"stage": "final"})
@@ -118,11 +107,11 @@ async def test_title_and_labels_change_apart_from_the_rest(world: World) -> None
 
 async def test_sessions_are_listed_by_pages_and_filters(world: World) -> None:
     a, b = await caller(world), await caller(world, "b")
-    mine = [name_of(a.agent, name) for name in "abcde"]
+    mine = [session_name(a, name) for name in "abcde"]
     for number, name in enumerate(mine):
         await a.open(name, labels={"parity": str(number % 2)})
-    await b.open(name_of(b.agent))
-    await a.agent.put(space(name_of(a.agent, "plain")), "key", "no session")
+    await b.open(session_name(b))
+    await a.agent.put(space(session_name(a, "plain")), "key", "no session")
     owner = a.agent.actor.agent_id
     assert [s.id for s in await a.listed(page_size=2, owner=owner)] == mine
     assert [s.id for s in await a.listed(owner=owner, labels={"parity": "1"})] == mine[1::2]

@@ -5,14 +5,17 @@ Nothing here remembers anything between calls or retries: tests see the contract
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+import pytest
 from google.protobuf.message import Message
 from tests.support.api import Agent
-from tests.support.transport import SESSIONS
+from tests.support.transport import SESSIONS, Refused
+from tests.support.worlds import World
 
 from noosphere.v1 import session_service_pb2 as pb
-from noosphere.v1 import types_pb2 as types
 
 Response = TypeVar("Response", bound=Message)
 
@@ -61,5 +64,82 @@ class SessionAgent:
             if not token:
                 return found
 
+    async def append(self, session_id: str, *messages: pb.Message, **fields: Any) -> pb.AppendMessagesResponse:
+        """Appends messages."""
+        request = pb.AppendMessagesRequest(session_id=session_id, messages=messages, **fields)
+        return await self.call("AppendMessages", request, pb.AppendMessagesResponse)
 
-__all__ = ["SessionAgent", "space", "types"]
+    async def say(self, session_id: str, text: str, **fields: Any) -> pb.Message:
+        """Appends one message of the user and returns it as stored."""
+        return (await self.append(session_id, said(text, **fields))).messages[0]
+
+    async def messages(self, session_id: str, page_size: int = 0, **fields: Any) -> list[pb.Message]:
+        """Reads every page of a transcript."""
+        found: list[pb.Message] = []
+        token = ""
+        while True:
+            request = pb.ListMessagesRequest(session_id=session_id, page_size=page_size, page_token=token, **fields)
+            response = await self.call("ListMessages", request, pb.ListMessagesResponse)
+            found += response.messages
+            token = response.next_page_token
+            if not token:
+                return found
+
+    async def retract(self, session_id: str, message_id: str) -> pb.Message:
+        """Takes a message back."""
+        request = pb.RetractMessageRequest(session_id=session_id, message_id=message_id)
+        return (await self.call("RetractMessage", request, pb.RetractMessageResponse)).message
+
+    async def begin_turn(self, session_id: str, **fields: Any) -> int:
+        """Begins a turn; returns its number."""
+        request = pb.BeginTurnRequest(session_id=session_id, **fields)
+        return (await self.call("BeginTurn", request, pb.BeginTurnResponse)).turn
+
+    async def end_turn(self, session_id: str, turn: int = 0, **fields: Any) -> pb.EndTurnResponse:
+        """Ends a turn."""
+        request = pb.EndTurnRequest(session_id=session_id, turn=turn, **fields)
+        return await self.call("EndTurn", request, pb.EndTurnResponse)
+
+    async def control(self, session_id: str) -> pb.GetControlResponse:
+        """Reads the control state."""
+        return await self.call("GetControl", pb.GetControlRequest(session_id=session_id), pb.GetControlResponse)
+
+    async def set_control(self, session_id: str, **fields: Any) -> pb.SetControlResponse:
+        """Replaces the control state."""
+        request = pb.SetControlRequest(session_id=session_id, **fields)
+        return await self.call("SetControl", request, pb.SetControlResponse)
+
+
+def said(text: str, role: pb.Role.ValueType = pb.ROLE_USER, **fields: Any) -> pb.Message:
+    """Returns a message of one text."""
+    return pb.Message(role=role, parts=[pb.Part(text=text)], **fields)
+
+
+def text_of(message: pb.Message) -> str:
+    """Returns the text of a message."""
+    return "".join(part.text for part in message.parts)
+
+
+def texts(messages: Iterable[pb.Message]) -> list[str]:
+    """Returns the text of each message."""
+    return [text_of(message) for message in messages]
+
+
+async def caller(world: World, name: str = "a") -> SessionAgent:
+    """Opens an agent that calls SessionService."""
+    return SessionAgent(await world.agent(name))
+
+
+def session_name(agent: SessionAgent, name: str = "s") -> str:
+    """Returns a session's id that no other test uses."""
+    return f"{name}-{agent.agent.actor.agent_id}"
+
+
+@contextlib.contextmanager
+def refusal(reason: str, *words: str) -> Iterator[None]:
+    """Expects a call to be refused for a reason, with a message that has all the words."""
+    with pytest.raises(Refused) as refused:
+        yield
+    assert refused.value.reason == reason
+    for word in words:
+        assert word in refused.value.message

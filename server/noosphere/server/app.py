@@ -17,13 +17,13 @@ import structlog
 
 from noosphere.consistency.limits import AGENT_LEASE_MS
 
-from .config import Settings, split_address
+from .config import ConfigError, Settings, split_address
 from .logs import configure_logging
 from .memory import Memory
+from .models import TokenizerRegistry, installed_plugins
 from .ports.runtime import Clock, SystemClock, system_random
 from .rpc.server import RpcServer
-from .sessions import Sessions
-from .sessions.counting import ByteTokenizers
+from .sessions import SessionRules, Sessions
 from .storage.embedded import (
     DataFolder,
     DataFolderError,
@@ -112,18 +112,28 @@ async def open_engine(
         except DataFolderError as error:
             raise StartupError(str(error)) from error
         stack.push_async_callback(store.close)
+        tokenizers = _tokenizers()
+        rules = SessionRules(tokenizers)
         memory = Memory.build(
             store,
             coordinator,
             clock=clock,
             agent_lease_ms=AGENT_LEASE_MS,
             sweep_interval_ms=int(settings.sweep_seconds * 1000),
+            extension=rules,
         )
         tasks = memory.start()
         supervise(tasks, on_fatal)
         stack.push_async_callback(_cancel, tasks)
-        sessions = Sessions.build(memory.core, tokenizers=ByteTokenizers(), rng=system_random())
+        sessions = Sessions.build(memory.core, rules, tokenizers=tokenizers, rng=system_random())
         yield Engine(memory, sessions, store)
+
+
+def _tokenizers() -> TokenizerRegistry:
+    try:
+        return TokenizerRegistry(installed_plugins())
+    except ConfigError as error:
+        raise StartupError(str(error)) from error
 
 
 def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> int:

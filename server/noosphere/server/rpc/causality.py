@@ -33,7 +33,7 @@ class CausalityMethods(MemoryServiceServicer):
         """See the proto."""
         call = decode.call(request.call)
         compares, ops = decode.compares(request.compares), decode.operations(request.operations)
-        reply = await self._memory.writes.commit(call, request.namespace, compares, ops)
+        reply = await self._memory.writes.commit(call, request.namespace, compares, ops, tuple(request.awaited_calls))
         tokens = tokens_of(call, request.namespace, reply)
         return pb.CommitResponse(applied=transact_applied(reply), head=reply.head, call=tokens)
 

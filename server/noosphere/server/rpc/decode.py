@@ -48,9 +48,11 @@ from noosphere.consistency.limits import (
 from noosphere.v1 import memory_service_pb2 as pb
 from noosphere.v1 import types_pb2
 
-from ..memory.types import Call, Compare, DeleteOp, MergeOperation, PutOp, Tokens, WriteOp
+from ..memory.types import AppendOp, Call, Compare, DeleteOp, MergeOperation, Operation, PutOp, Tokens
 from ..ports.coordinator import Incarnation
 from ..ports.store import Fence
+from ..sessions.appending import message_bytes
+from .message_shapes import message as transcript_message
 from .times import duration_ms, timestamp_ms
 
 _GUARD_MODES = frozenset(types_pb2.GuardMode.values())
@@ -286,13 +288,13 @@ def merge_operation(message: pb.MergeOperation) -> MergeOperation:
     return MergeOperation(message.key, op)
 
 
-def operations(messages: Iterable[pb.Operation]) -> tuple[WriteOp, ...]:
+def operations(messages: Iterable[pb.Operation]) -> tuple[Operation, ...]:
     """Returns the operations of a transaction.
 
     Raises:
         Refusal: INVALID_FIELD or VALUE_TOO_LARGE.
     """
-    ops: list[WriteOp] = []
+    ops: list[Operation] = []
     for index, message in enumerate(messages):
         match message.WhichOneof("kind"):
             case "put":
@@ -301,6 +303,9 @@ def operations(messages: Iterable[pb.Operation]) -> tuple[WriteOp, ...]:
                 ops.append(delete(message.delete))
             case "merge":
                 ops.append(merge_operation(message.merge))
+            case "append":
+                appended = transcript_message(message.append.message, f"operations[{index}].append.message")
+                ops.append(AppendOp(appended, message_bytes(appended)))
             case _:
                 raise invalid(f"operations[{index}]", "has no operation")
     return tuple(ops)

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
 from google.protobuf.duration_pb2 import Duration
 
-from noosphere.consistency import ReadSet, StaleEntry, invalid
+from noosphere.consistency import Encoding, ReadSet, StaleEntry, invalid
 from noosphere.v1 import session_service_pb2 as pb
 from noosphere.v1 import types_pb2
 
 from ..memory.types import Call
 from ..sessions.keys import namespace_of
-from ..sessions.types import CheckpointPolicy, Session, SessionSettings, SessionStatus
-from . import encode
+from ..sessions.types import (
+    CheckpointPolicy,
+    ControlState,
+    Session,
+    SessionSettings,
+    SessionStatus,
+    Transition,
+    TransitionAction,
+)
+from . import decode, encode
 from .times import duration, duration_ms, timestamp
 
 _CHECKPOINT_POLICIES: Mapping[int, CheckpointPolicy] = {
@@ -26,6 +35,13 @@ _CHECKPOINT_POLICY_NUMBERS = {
     CheckpointPolicy.TURN_END: pb.CHECKPOINT_POLICY_TURN_END,
     CheckpointPolicy.SIDE_EFFECTS: pb.CHECKPOINT_POLICY_SIDE_EFFECTS,
     CheckpointPolicy.MANUAL: pb.CHECKPOINT_POLICY_MANUAL,
+}
+_ACTION_NUMBERS = {
+    TransitionAction.RETAIN: pb.TRANSITION_ACTION_RETAIN,
+    TransitionAction.ARCHIVE: pb.TRANSITION_ACTION_ARCHIVE,
+    TransitionAction.COMPRESS: pb.TRANSITION_ACTION_COMPRESS,
+    TransitionAction.DROP: pb.TRANSITION_ACTION_DROP,
+    TransitionAction.PROMOTE: pb.TRANSITION_ACTION_PROMOTE,
 }
 _STATUSES: Mapping[int, SessionStatus | None] = {
     pb.SESSION_STATUS_UNSPECIFIED: None,
@@ -118,6 +134,46 @@ def session_message(value: Session) -> pb.Session:
         branch=info.branch,
         parent=info.parent,
         last_message=value.last_message,
+    )
+
+
+def control(value: pb.ControlState) -> ControlState:
+    """Returns a control state.
+
+    Raises:
+        Refusal: INVALID_FIELD.
+    """
+    data = msgspec.Raw(b"null")
+    if value.HasField("data"):
+        raw, encoding = decode.value("control.data", value.data)
+        if encoding is not Encoding.JSON:
+            raise invalid("control.data.encoding", "must be JSON (1)")
+        data = msgspec.Raw(raw)
+    return ControlState(value.next_node, value.pending_interrupt, value.retries, data)
+
+
+def control_shape(value: ControlState) -> pb.ControlState:
+    """Returns a control state."""
+    return pb.ControlState(
+        next_node=value.next_node,
+        pending_interrupt=value.pending_interrupt,
+        retries=value.retries,
+        data=types_pb2.Value(data=bytes(value.data), encoding=types_pb2.ENCODING_JSON),
+    )
+
+
+def transition_shape(value: Transition) -> pb.Transition:
+    """Returns a decision of the controller."""
+    return pb.Transition(
+        key=value.key,
+        action=_ACTION_NUMBERS[value.action],
+        reason=value.reason,
+        explanation=value.explanation,
+        score=value.score,
+        into=value.into,
+        turn=value.turn,
+        decide_time=timestamp(value.decided_ms),
+        policy=value.policy,
     )
 
 

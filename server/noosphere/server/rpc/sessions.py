@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from noosphere.consistency import decode_page, encode_page, fingerprint
 from noosphere.v1 import session_service_pb2 as pb
-from noosphere.v1.session_service_pb2_grpc import SessionServiceServicer
 
 from ..sessions import Sessions
 from ..sessions.sessions import SessionFilter
 from . import decode
 from . import session_shapes as shapes
 from .calls import Context, unary
+from .transcripts import TranscriptMethods
 
 
-class SessionRpc(SessionServiceServicer):
+class SessionRpc(TranscriptMethods):
     """The gRPC face of sessions."""
 
     def __init__(self, sessions: Sessions) -> None:

@@ -9,17 +9,20 @@ A fork's branch 0 has a record as well: what it keeps lies in its parent's names
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from noosphere.consistency import Reason, Refusal, to_hex
 
+from ..memory.codec import decode_record
 from ..memory.types import Call
 from ..ports.store import NamespaceRef
-from .codec import value_of
+from .codec import decode_message, value_of
 from .draft import Look
 from .keys import BRANCHES, MESSAGES, KeyRange, just_after
 from .scribe import Scan, Scribe
+from .types import Message
 
 
 class Stretch(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -116,6 +119,35 @@ def check_branch(look: Look, branch: int | None) -> int:
 async def stretch_ref(scribe: Scribe, look: Look, stretch: Stretch) -> NamespaceRef:
     """Returns the namespace in which a stretch's messages lie."""
     return await scribe.living(stretch.session or look.session_id)
+
+
+class OlderHistory(NamedTuple):
+    """What lies before the present branch's own messages.
+
+    Attributes:
+        branch: the present branch.
+        begins: own messages have keys above this.
+        last: the newest message before, None if there is none.
+    """
+
+    branch: int
+    begins: str
+    last: Message | None
+
+
+async def older_history(scribe: Scribe, session_id: str) -> OlderHistory:
+    """Returns what lies before the present branch's own messages; it never changes while the branch is the present."""
+    info = (await scribe.peek(session_id)).info
+    if info is None or not (info.branch or info.parent):
+        return OlderHistory(0, "", None)
+    parts = stretches(await scribe.peek(session_id, branch_keys(info.branch)), info.branch)
+    for stretch in reversed(parts[:-1]):
+        ref = await scribe.living(stretch.session or session_id)
+        found = await scribe.scan(ref, Scan(MESSAGES, 1, reverse=True, keys=stretch.keys), accepted=True)
+        if found.entries:
+            key, revision, data, _ = found.entries[0]
+            return OlderHistory(info.branch, parts[-1].after, decode_message(key, decode_record(data, revision)))
+    return OlderHistory(info.branch, parts[-1].after, None)
 
 
 async def last_message(scribe: Scribe, call: Call, look: Look) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from noosphere.consistency import invalid
+from ..ports.models import Tokenizer
+from .types import Message
 
-from ..ports.models import ChosenTokenizer, Tokenizer
-
-_INLINE_CHARS_MAX = 8_192
+_INLINE_CHARS_MAX = 65_536
 """Text up to here is counted at once; more would take longer than a step of the event loop may."""
 
 
@@ -24,30 +23,7 @@ def _count(tokenizer: Tokenizer, texts: Sequence[str]) -> int:
     return sum(map(tokenizer.count, texts))
 
 
-class _Bytes:
-    name = "o200k_base"
-    exact = False
-
-    def count(self, text: str) -> int:
-        return len(text.encode("utf-8", "surrogatepass"))
-
-    def cut(self, text: str, tokens_max: int) -> str:
-        return text.encode("utf-8", "surrogatepass")[:tokens_max].decode("utf-8", "ignore")
-
-
-class ByteTokenizers:
-    """Where no vocabulary is installed: a byte counts as a token, which no vocabulary exceeds."""
-
-    def named(self, name: str) -> Tokenizer:
-        """Returns the tokenizer of the default vocabulary.
-
-        Raises:
-            Refusal: INVALID_FIELD for any other.
-        """
-        if name != _Bytes.name:
-            raise invalid("tokenizer", f"{name!r} is not known; known is {_Bytes.name}")
-        return _Bytes()
-
-    def for_model(self, model: str) -> ChosenTokenizer:
-        """Returns the same for every model."""
-        return ChosenTokenizer(_Bytes(), True)
+def texts_of(message: Message) -> tuple[str, ...]:
+    """Returns what of a message is counted: its text, and names and arguments of tool calls. Other data is not."""
+    calls = (text for use in message.tool_calls for text in (use.name, use.arguments))
+    return (*(part.text for part in message.parts if part.text), *calls)

@@ -75,18 +75,26 @@ class Look(NamedTuple):
 class Draft:
     """Collects changes of visible and internal records. Visible ones get clock, time and event as any write does.
 
-    Each key is changed at most once, and only keys that were read can be put or removed.
+    Each key is changed at most once, and only keys that were read can be put or removed. ``offset`` is how many
+    mutations the commit has before those of the draft.
     """
 
-    def __init__(self, call: Call, look: Look, policy: NamespacePolicy, hooks: Sequence[ItemHook]) -> None:
+    def __init__(
+        self, call: Call, look: Look, policy: NamespacePolicy, hooks: Sequence[ItemHook], *, offset: int = 0
+    ) -> None:
         self.reply = b""
         """What to remember for a retry, at most 256 bytes."""
         self.not_after_ms = NEVER_MS
         """From then on the commit must not be made."""
+        self.items_made = 0
+        """How many more items there are after the commit; negative if there are fewer."""
+        self.changes_items = False
+        """Whether any item is changed, so that hooks had their say."""
         self._call = call
         self._look = look
         self._policy = policy
         self._hooks = hooks
+        self._offset = offset
         self._visible: list[tuple[str, Decision]] = []
         self._slots: set[int] = set()
         self._internal: list[Mutation] = []
@@ -112,8 +120,8 @@ class Draft:
         Returns:
             The index for ``keys.slot``, which names the record once the commit's revision is known.
         """
-        index = len(self._visible)
-        self._slots.add(index)
+        self._slots.add(len(self._visible))
+        index = self._offset + len(self._visible)
         put = Put(data, Encoding.JSON, attributes)
         self._visible.append((collection, decide_put(None, collection, put, self._at(collection))))
         if entry_id is not None:
@@ -151,6 +159,16 @@ class Draft:
         """Removes an internal record; nothing happens if there is none."""
         if self._look.entries[key] is not None:
             self._internal.append(Mutation(key, None, 0, 0, False, b""))
+
+    def note(self, change: ItemChange) -> None:
+        """Adds what else has to happen when an item changes, in a commit that changes it already."""
+        self.changes_items = True
+        if change.version == 0 and change.after.live(change.now_ms):
+            self.items_made += 1
+        elif change.version and not change.after.live(change.now_ms):
+            self.items_made -= 1
+        for hook in self._hooks:
+            self._internal.extend(hook.changed(self._look.entries, change))
 
     def require(self, *checks: KeyCheck | CollectionCheck) -> None:
         """Adds what must still hold in the commit, beside the keys that the call depends on anyway."""
@@ -205,9 +223,7 @@ class Draft:
         if not is_item(key):
             return
         assert decision.record is not None, "only the sweeper removes records for good"
-        change = ItemChange(key, self._look.entries[key], record, decision.record, self._look.now_ms)
-        for hook in self._hooks:
-            self._internal.extend(hook.changed(self._look.entries, change))
+        self.note(ItemChange(key, self._look.entries[key], record, decision.record, self._look.now_ms))
 
     def _name(self, index: int, key: str) -> str:
         return key + _ANY_SLOT if index in self._slots else key

@@ -149,6 +149,11 @@ def slot_revision(key: str) -> int:
     return int(key[-21:-5], 16)
 
 
+def slot_index(key: str) -> int:
+    """Returns which mutation of its commit made the record with this slot key."""
+    return int(key[-4:], 16)
+
+
 def is_slot(text: str) -> bool:
     """Tells whether a text has the form of a slot, as ids that the server issues have."""
     return _SLOT.fullmatch(text) is not None

@@ -47,7 +47,8 @@ from ..ports.store import (
 from .codec import decode_info
 from .draft import Draft, Look
 from .hooks import ItemHook
-from .keys import INFO, KeyRange, check_session_id, namespace_of
+from .items import check_item_room
+from .keys import INFO, ITEMS_COUNTED, KeyRange, check_session_id, namespace_of
 from .types import SessionStatus
 
 ATTEMPTS_MAX = 64
@@ -148,6 +149,7 @@ class Scribe:
     def __init__(self, core: Core, hooks: Sequence[ItemHook] = ()) -> None:
         self.core = core
         self.hooks = hooks
+        self._hook_keys = tuple(dict.fromkeys(key for hook in hooks for key in hook.keys))
 
     async def write(self, call: Call, session_id: str, intent: Intent, decide: Decide[T]) -> Written[T]:
         """Decides and commits.
@@ -165,9 +167,8 @@ class Scribe:
         """
         namespace = check_session_id(session_id)
         require_writer(call)
-        hook_keys = (key for hook in self.hooks for key in hook.keys)
-        checked = tuple(dict.fromkeys((INFO, *intent.keys, *hook_keys)))
-        keys = tuple(dict.fromkeys((*checked, *intent.glances)))
+        checked = tuple(dict.fromkeys((INFO, *intent.keys)))
+        keys = tuple(dict.fromkeys((*checked, *intent.glances, *self._hook_keys, ITEMS_COUNTED)))
         meaning = b"" if call.request is None else fingerprint(intent.method, namespace, *intent.meaning)
         job = _Job(call, session_id, intent, decide, meaning, keys, len(checked))
         ref = await self.core.locate(namespace)
@@ -205,6 +206,12 @@ class Scribe:
         if look.info is None and not missing_ok:
             raise located(not_found(session_id), namespace, read.view.head)
         return look
+
+    async def peek(self, session_id: str, keys: Sequence[str] = ()) -> Look:
+        """Reads what was accepted, without asking who reads: to prepare a write, never to answer a caller."""
+        wanted = tuple(dict.fromkeys((INFO, *keys)))
+        read = await self.core.store.read(await self.living(session_id), wanted, accepted=True)
+        return _look(session_id, read, wanted, ())
 
     async def living(self, session_id: str) -> NamespaceRef:
         """Returns the living generation of a session's namespace; the last one if it was deleted."""
@@ -250,6 +257,7 @@ class Scribe:
                 await core.store.settle(ref)
                 return Written(value, 0, head, look.now_ms, False, b"", _read_set_of(call), validation.stale)
             await self._check_room(ref, draft, rules.policy.records_max)
+            await check_item_room(core.store, ref, look, draft)
         except Refusal as refusal:
             await refuse(core, ref, refusal, head)
         commit = self._commit(ref, job, read, look, draft, validation, rules.config_version)
@@ -323,6 +331,8 @@ class Scribe:
             if scan.guard is not None:
                 stamp = found.stamps.members if scan.guard is StampMode.MEMBERS else found.stamps.changed
                 checks.append(CollectionCheck(scan.collection, scan.guard, stamp))
+        if draft.changes_items:
+            checks += [key_check(key, look.entries[key], now_ms) for key in self._hook_keys]
         if validation.not_after_ms is not None:
             ends_ms.append(validation.not_after_ms)
         call = job.call

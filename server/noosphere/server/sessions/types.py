@@ -269,3 +269,19 @@ class TurnOutcome(NamedTuple):
 
     checkpoint_id: str = ""
     transitions: tuple[Transition, ...] = ()
+
+
+class ControlState(msgspec.Struct, frozen=True):
+    """Where an agent's program stands.
+
+    Attributes:
+        next_node: the next step.
+        pending_interrupt: what it waits for; empty if for nothing.
+        retries: how often the present step was tried again.
+        data: whatever else it needs, as JSON text.
+    """
+
+    next_node: str = ""
+    pending_interrupt: str = ""
+    retries: int = 0
+    data: msgspec.Raw = msgspec.Raw(b"null")

@@ -1,0 +1,52 @@
+"""Items: how many a session may have, so that one commit can put all of them back."""
+
+from __future__ import annotations
+
+import asyncio
+
+from noosphere.consistency import exhausted
+
+from ..memory.expiry import key_check
+from ..ports.store import NamespaceRef, WorkingStore
+from .draft import Draft, Look
+from .keys import ITEM_RANGES, ITEMS_COUNTED
+
+ITEMS_MAX = 256
+_ALONE_FROM = ITEMS_MAX // 2
+"""From so many items on, commits that make items take turns; below, that many would have to be made at once."""
+
+_SCAN_STEP = 512
+
+
+async def count_items(store: WorkingStore, ref: NamespaceRef) -> int:
+    """Returns how many items a session has, as accepted."""
+    count = 0
+    for after, before in ITEM_RANGES:
+        cursor, more = after, True
+        while more:
+            page = await store.scan(ref, "", after=cursor, before=before, limit=_SCAN_STEP, accepted=True)
+            count += sum(entry.live_until_ms > page.view.now_ms for entry in page.entries)
+            more = page.more
+            if more:
+                cursor = page.entries[-1].key
+                await asyncio.sleep(0)
+    return count
+
+
+async def check_item_room(store: WorkingStore, ref: NamespaceRef, look: Look, draft: Draft) -> None:
+    """Checks that a session has room for the items that a draft makes; ``keys.ITEMS_COUNTED`` must have been read.
+
+    Raises:
+        Refusal: LIMIT_EXCEEDED.
+    """
+    made = draft.items_made
+    if made <= 0:
+        return
+    if (await store.stats(ref)).record_count + made <= _ALONE_FROM:
+        return  # so few records, whatever they are
+    held = await count_items(store, ref)
+    if held + made > ITEMS_MAX:
+        raise exhausted("items", held + made, ITEMS_MAX, "too many items in the session, archive or drop some")
+    if held + made > _ALONE_FROM:
+        draft.require(key_check(ITEMS_COUNTED, look.entries[ITEMS_COUNTED], look.now_ms))
+        draft.keep(ITEMS_COUNTED, b"")
