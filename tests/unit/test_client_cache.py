@@ -31,6 +31,7 @@ from noosphere.client import (
     ValueMismatch,
     connect,
 )
+from noosphere.client._cache_state import CacheState
 from noosphere.client._cache_time import DRIFT, StoreClock
 from noosphere.consistency import make_revision
 from noosphere.v1 import memory_service_pb2 as ms
@@ -482,3 +483,24 @@ def test_the_stores_clock_is_never_behind_what_it_may_be() -> None:
     clock.forget()
     clock.told(asked, 0)
     assert clock.may_have_passed(1 << 60), "an answer from before says nothing of the clock since"
+
+
+async def test_a_mistake_in_the_feed_ends_the_cache_instead_of_letting_it_grow_old(
+    script: Script, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    script.say(page(5, live_record("k", b"1", dot=5)))
+    async with script.space.cached() as cache:
+        assert cache.value("k") == 1
+
+        def change(*_: object) -> None:
+            raise ZeroDivisionError("planted by the test")
+
+        monkeypatch.setattr(CacheState, "change", change)
+        script.say(changes(6, live_record("k", b"2", dot=6)))
+        with pytest.raises(NotCached, match="has failed: ZeroDivisionError"):
+            await cache.caught_up(6)
+        with pytest.raises(NotCached):
+            cache.get("k", consistency="stale")
+        script.server.script("Get", got("k", b"2"))
+        assert (await cache.read("k")).value == 2
+    assert f"near cache of {SPACE} has failed" in caplog.text

@@ -267,7 +267,7 @@ class NearCache:
         if not reached():
             raise self._cannot("has ended")
 
-    def find(self, codec: Codec[T], key: str, consistency: Consistency) -> Record[T] | None:
+    def _find(self, codec: Codec[T], key: str, consistency: Consistency) -> Record[T] | None:
         """Returns a record, also of an absent key; None if the server has to be asked."""
         try:
             revision = self._feed.state.revision

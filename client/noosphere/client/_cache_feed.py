@@ -9,9 +9,10 @@ from typing import Any
 
 from noosphere.v1 import memory_service_pb2 as ms
 
+from ._background import noticed
 from ._cache_state import CacheState
 from ._cache_time import StoreClock
-from ._errors import LimitExceeded, NoosphereError
+from ._errors import LimitExceeded, NoosphereError, NotCached
 from ._space import Space
 from ._transport import LOG
 from ._values import JSON
@@ -55,6 +56,8 @@ class Feed:
             asyncio.create_task(self._run(), name=f"near cache of {self._space.name}"),
             asyncio.create_task(self._keep_time(), name=f"store time for {self._space.name}"),
         ]
+        for task in self._tasks:
+            noticed(task, self._failed)
 
     async def stop(self) -> None:
         """Stops, and forgets everything."""
@@ -134,6 +137,12 @@ class Feed:
     def _end(self, error: NoosphereError) -> None:
         LOG.debug("the near cache of %s has ended: %s", self._space.name, error)
         self.failure = error
+
+    def _failed(self, error: Exception) -> None:
+        # A mistake of ours: what is here is not kept up to date any more.
+        self._end(NotCached(f"has failed: {type(error).__name__}"))
+        self._flush()
+        self._wake()
 
     def _wake(self) -> None:
         for reached, future in self._progress:

@@ -18,6 +18,7 @@ from noosphere.v1 import memory_service_pb2 as ms
 
 from ._agent import check_agent, close_agent, keep_agent, open_agent, random_agent
 from ._arguments import checked_address
+from ._background import noticed
 from ._causal import to_text
 from ._errors import AckedWritesLost
 from ._handover import observe
@@ -271,6 +272,7 @@ async def connect(
         transport.deadline(timeout)
         lease = await open_agent(transport, name, takeover=takeover or agent is None)
         keeper = asyncio.create_task(keep_agent(transport, lease), name=f"keep {transport.actor_name}")
+        noticed(keeper)
         try:
             yield Client(transport)
         finally:

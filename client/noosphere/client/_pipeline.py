@@ -26,6 +26,7 @@ from google.protobuf.duration_pb2 import Duration
 from noosphere.v1 import errors_pb2
 from noosphere.v1 import memory_service_pb2 as ms
 
+from ._background import noticed
 from ._status import Failure, read_failure, read_status
 
 if TYPE_CHECKING:
@@ -264,6 +265,9 @@ class _Stream:
         self._retired = False
         self._sender = asyncio.create_task(self._send(), name="noosphere pipeline sender")
         self._receiver = asyncio.create_task(self._receive(), name="noosphere pipeline receiver")
+        # A stream on which nothing is sent any more must not take calls.
+        noticed(self._sender, lambda _: call.cancel())
+        noticed(self._receiver)
 
     def wake(self) -> None:
         """Has the queue looked at once everybody who runs in this turn of the event loop has run."""

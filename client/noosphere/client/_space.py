@@ -117,7 +117,7 @@ class Space:
         """Reads a key, absent or not."""
         # What goes into a read set is asked of the server: a cache does not record what was read.
         if consistency != "linearizable" and carrier is None and (cache := self.cache) is not None:
-            found = cache.find(codec, checked_key(key), consistency)
+            found = cache._find(codec, checked_key(key), consistency)
             if found is not None:
                 return found
         request = ms.GetRequest(namespace=self.name, key=checked_key(key))

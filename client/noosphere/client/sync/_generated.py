@@ -45,7 +45,7 @@ from noosphere.client._record import MISSING, Missing
 from noosphere.client._reserve import ReserveScope as _ReserveScope
 from noosphere.client._stale import MAX_TOKENS
 from noosphere.client._transport import Method
-from noosphere.client._values import Codec, Model
+from noosphere.client._values import Model
 from noosphere.client._view import GuardMode, Guards
 from noosphere.client._watch import PATIENCE, SNAPSHOT_RECORDS_MAX, BatchKind
 from noosphere.client.sync._block import BlockTwin, Connection
@@ -342,11 +342,6 @@ class NearCache(BlockTwin[aio.NearCache]):
             NotCached: it has ended.
         """
         self._portal.run(self._inner.caught_up, revision, timeout=timeout)
-
-    def find(self, codec: Codec[T], key: str, consistency: Consistency) -> Record[T] | None:
-        """Returns a record, also of an absent key; None if the server has to be asked."""
-        found = self._inner.find(codec, key, consistency)
-        return None if found is None else Record(self._portal, found)
 
     def __len__(self) -> int:
         return self._inner.__len__()
