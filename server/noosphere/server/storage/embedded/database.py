@@ -25,6 +25,9 @@ def connect(path: Path) -> sqlite3.Connection:
 def open_database(path: Path, schema: str) -> tuple[sqlite3.Connection, bool]:
     """Opens one of our files, or creates it with ``schema``.
 
+    No table of ours is STRICT: SQLite before 3.37, with which systems that are still in use run Python 3.11, cannot
+    even open a file with such a table. Types are kept by the drivers, the only ones who write.
+
     Returns:
         The connection, syncing on every commit, and whether the file is new.
 
