@@ -141,3 +141,13 @@ async def test_large_answers_come_whole(binary: ServerProcess, connect: Connect)
         records, *_ = await asyncio.gather(space.get_many(keys), *(small(n) for n in range(8)))
         assert [record.value for record in records] == [text] * 128
         assert sum([1 async for _ in space.list("", page_size=1000)]) == 136
+
+
+async def test_the_largest_answer_that_the_server_gives_is_taken(client: Client, space: Namespace) -> None:
+    """It is limited by what records take in the store; what goes over the wire is more than 16 MiB here."""
+    attributes = {f"{n:02}{'a' * 50}": "b" * 200 for n in range(16)}
+    await client.ensure_namespace(space.name, NamespacePolicy(item_bytes_max=65_536))
+    key = "k" * 500
+    await space.put(key, b"v" * 60_900, attributes=attributes)
+    records = await space.get_many([key] * 256)
+    assert sum(len(record.raw) for record in records) == 256 * 60_900

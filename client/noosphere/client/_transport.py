@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("noosphere.client")
 
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
+ANSWER_BYTES_MAX = 32 * 1024 * 1024
+"""What a server sends at most: it limits answers by what records take in its store, and on the wire they are larger."""
 TIMEOUT_MAX = 24 * 3600.0
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", ANSWER_BYTES_MAX),
     # Retries happen in one place only, with a request id: see _retry.
     ("grpc.enable_retries", 0),
     # Clients of one process fail and reconnect independently of one another.
