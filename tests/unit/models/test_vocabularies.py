@@ -29,7 +29,7 @@ PIECES = st.sampled_from(
         "\n\n",
         "\r\n",
         "\t",
-        "你好，世界。",  # noqa: RUF001 (Chinese has its own comma)
+        "你好，世界。",
         "e\u0301\u0302",
         "👩\u200d👩\u200d👧",
         "👍🏽",

@@ -82,11 +82,17 @@ class Summariser(Protocol):
         ...
 
     async def summarise(
-        self, previous: SummaryText | None, messages: Sequence[SourceMessage], tokens_max: int
+        self, previous: SummaryText | None, messages: Sequence[SourceMessage], tokens_max: int, tokenizer: Tokenizer
     ) -> SummaryText:
-        """Returns a summary of at most about ``tokens_max`` tokens that stands for all that is given.
+        """Returns a summary that stands for all that is given.
+
+        Args:
+            previous: what stands for everything before ``messages``, if there is anything.
+            messages: in order.
+            tokens_max: the most tokens that the summary may have, as rendered.
+            tokenizer: counts them.
 
         Raises:
-            SummariserError: the model was slow, wrong or away, or its budget is spent.
+            SummariserError: the model was slow, wrong or away, or its budget is spent; the message says which.
         """
         ...

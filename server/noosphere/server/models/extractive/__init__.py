@@ -1,0 +1,5 @@
+"""Summaries without a model."""
+
+from .summariser import ExtractiveSummariser
+
+__all__ = ["ExtractiveSummariser"]
