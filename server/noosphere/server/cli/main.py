@@ -6,8 +6,10 @@ One module holds one group of commands; each imports what it needs when it is ca
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
+import sys
 import traceback
 from collections.abc import Sequence
 
@@ -61,6 +63,7 @@ def run(arguments: Sequence[str]) -> int:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Decided here because a command line that cannot be parsed has to be answered in the right form, too.
     as_json = "--json" in itertools.takewhile(lambda argument: argument != "--", arguments)
+    _set_encoding(as_json)
     try:
         code = command.main(list(arguments) or ["--help"], prog_name="noosphere", standalone_mode=False)
         # Typer gives back the code of `Exit`, or what the command returned.
@@ -74,6 +77,19 @@ def run(arguments: Sequence[str]) -> int:
     except Exception:
         traceback.print_exc()
         return ExitCode.BUG
+
+
+def _set_encoding(as_json: bool) -> None:
+    """Makes the output fit for any name and value, wherever it goes."""
+    for stream in (sys.stdout, sys.stderr):
+        if not isinstance(stream, io.TextIOWrapper):
+            continue
+        if as_json:
+            # Programs read UTF-8, whatever the terminal shows.
+            stream.reconfigure(encoding="utf-8")
+        else:
+            # What a terminal cannot show is escaped, as everything else is that cannot be printed.
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _one_line(error: typer.TyperException) -> str:
