@@ -26,7 +26,7 @@ from ..memory.types import Call
 from ..ports.store import Check, CollectionCheck, KeyCheck, Mutation, NamespaceView, ScanResult, StoredEntry
 from .codec import encode_index
 from .hooks import ItemChange, ItemHook
-from .keys import id_key, is_item
+from .keys import id_key, is_item, is_saved
 from .types import SessionInfo
 
 _ANY_SLOT = "0"
@@ -42,6 +42,7 @@ class Look(NamedTuple):
         info: what every write depends on; None if the session was never opened.
         entries: what lies at the keys that were asked for; None where nothing is.
         scans: what was found in the ranges that were asked for, in their order.
+        items: all items that are live, if they were asked for; ``entries`` holds them too.
     """
 
     session_id: str
@@ -49,6 +50,7 @@ class Look(NamedTuple):
     info: SessionInfo | None
     entries: Mapping[str, StoredEntry | None]
     scans: tuple[ScanResult, ...] = ()
+    items: tuple[StoredEntry, ...] = ()
 
     @property
     def now_ms(self) -> int:
@@ -123,7 +125,7 @@ class Draft:
         self._slots.add(len(self._visible))
         index = self._offset + len(self._visible)
         put = Put(data, Encoding.JSON, attributes)
-        self._visible.append((collection, decide_put(None, collection, put, self._at(collection))))
+        self._visible.append((collection, decide_put(None, collection, put, self.at(collection))))
         if entry_id is not None:
             self.keep(id_key(*entry_id), encode_index(index))
         return index
@@ -141,15 +143,32 @@ class Draft:
         record = decode_entry(self._look.entries[key])
         when = Precondition(expected_version=0 if record is None else record.version(self._look.now_ms))
         put = Put(data, encoding, attributes, expires_at_ms=expires_at_ms, precondition=when)
-        self._change(key, record, decide_put(record, key, put, self._at(key)))
+        self._change(key, record, decide_put(record, key, put, self.at(key)))
 
     def remove(self, key: str) -> None:
         """Leaves a tombstone in a visible record's place; nothing happens if it has no live value."""
         record = decode_entry(self._look.entries[key])
         version = 0 if record is None else record.version(self._look.now_ms)
-        decision = decide_delete(record, key, Precondition(expected_version=version), self._at(key))
+        decision = decide_delete(record, key, Precondition(expected_version=version), self.at(key))
         if not decision.noop:
             self._change(key, record, decision)
+
+    def change(self, key: str, decision: Decision) -> None:
+        """Carries out a decision about a visible record that was read."""
+        if not decision.noop:
+            self._change(key, decode_entry(self._look.entries[key]), decision)
+
+    def at(self, key: str) -> Circumstances:
+        """Returns what a decision about ``key`` depends on besides the record."""
+        view = self._look.view
+        return Circumstances(
+            now_ms=view.now_ms,
+            actor=self._call.actor,
+            policy=self._policy.for_key(key),
+            private=False,
+            floor_context=view.floor_context,
+            item_bytes_max=self._policy.item_bytes_max,
+        )
 
     def keep(self, key: str, data: bytes, *, live_until_ms: int = NEVER_MS) -> None:
         """Writes an internal record; it goes by itself when its time has come."""
@@ -161,12 +180,10 @@ class Draft:
             self._internal.append(Mutation(key, None, 0, 0, False, b""))
 
     def note(self, change: ItemChange) -> None:
-        """Adds what else has to happen when an item changes, in a commit that changes it already."""
+        """Adds what else has to happen when an item or the control state changes, in a commit that changes it."""
         self.changes_items = True
-        if change.version == 0 and change.after.live(change.now_ms):
-            self.items_made += 1
-        elif change.version and not change.after.live(change.now_ms):
-            self.items_made -= 1
+        if is_item(change.key):
+            self.items_made += bool(change.after.live(change.now_ms)) - bool(change.version)
         for hook in self._hooks:
             self._internal.extend(hook.changed(self._look.entries, change))
 
@@ -220,21 +237,10 @@ class Draft:
 
     def _change(self, key: str, record: Record | None, decision: Decision) -> None:
         self._visible.append((key, decision))
-        if not is_item(key):
+        if not is_saved(key):
             return
         assert decision.record is not None, "only the sweeper removes records for good"
         self.note(ItemChange(key, self._look.entries[key], record, decision.record, self._look.now_ms))
 
     def _name(self, index: int, key: str) -> str:
         return key + _ANY_SLOT if index in self._slots else key
-
-    def _at(self, key: str) -> Circumstances:
-        view = self._look.view
-        return Circumstances(
-            now_ms=view.now_ms,
-            actor=self._call.actor,
-            policy=self._policy.for_key(key),
-            private=False,
-            floor_context=view.floor_context,
-            item_bytes_max=self._policy.item_bytes_max,
-        )

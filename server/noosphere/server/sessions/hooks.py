@@ -1,4 +1,4 @@
-"""What else has to happen in the same commit when an item changes, whichever service changes it."""
+"""What else has to happen in the same commit when an item or the control state changes, whoever changes it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..ports.store import Mutation, StoredEntry
 
 
 class ItemChange(NamedTuple):
-    """One item's part of a commit that is being decided.
+    """The part of one item, or of the control state, in a commit that is being decided.
 
     Attributes:
         key: the item's key.
@@ -35,7 +35,7 @@ class ItemChange(NamedTuple):
 
 
 class ItemHook(Protocol):
-    """Adds to every commit that changes an item of an open session."""
+    """Adds to every commit that changes an item, or the control state, of an open session."""
 
     @property
     def keys(self) -> tuple[str, ...]:

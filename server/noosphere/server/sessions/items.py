@@ -7,7 +7,7 @@ import asyncio
 from noosphere.consistency import exhausted
 
 from ..memory.expiry import key_check
-from ..ports.store import NamespaceRef, WorkingStore
+from ..ports.store import NamespaceRef, NamespaceView, StoredEntry, WorkingStore
 from .draft import Draft, Look
 from .keys import ITEM_RANGES, ITEMS_COUNTED
 
@@ -16,6 +16,7 @@ _ALONE_FROM = ITEMS_MAX // 2
 """From so many items on, commits that make items take turns; below, that many would have to be made at once."""
 
 _SCAN_STEP = 512
+_PAGE_SMALL = 64
 
 
 async def count_items(store: WorkingStore, ref: NamespaceRef) -> int:
@@ -31,6 +32,23 @@ async def count_items(store: WorkingStore, ref: NamespaceRef) -> int:
                 cursor = page.entries[-1].key
                 await asyncio.sleep(0)
     return count
+
+
+async def live_items(store: WorkingStore, ref: NamespaceRef, view: NamespaceView) -> tuple[StoredEntry, ...] | None:
+    """Returns all items of a session as accepted, None if the namespace is no longer as it was read."""
+    found: list[StoredEntry] = []
+    for after, before in ITEM_RANGES:
+        cursor, more = after, True
+        while more:
+            # Small pages, because a driver may let others in before a large one.
+            page = await store.scan(ref, "", after=cursor, before=before, limit=_PAGE_SMALL, accepted=True)
+            if page.view.head != view.head:
+                return None
+            found += [entry for entry in page.entries if entry.live_until_ms > view.now_ms]
+            more = page.more
+            if more:
+                cursor = page.entries[-1].key
+    return tuple(found)
 
 
 async def check_item_room(store: WorkingStore, ref: NamespaceRef, look: Look, draft: Draft) -> None:

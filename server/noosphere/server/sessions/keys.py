@@ -51,6 +51,17 @@ PENDING = "\0pending/"
 """``\\0pending/<call id>``: a tool call that has no result yet; gone with the commit that finishes it."""
 
 VERSIONS = "\0iv/"
+"""``\\0iv/<key>/<revision>``: an overwritten version of an item that a checkpoint needs."""
+
+SAVEPOINTS = "\0savepoints"
+"""Where the newest checkpoint stands: what every write of an item depends on once there is one."""
+
+MANIFESTS = "\0manifests/"
+"""``\\0manifests/<number>``: which versions a checkpoint consists of."""
+
+CHILDREN = "\0children/"
+"""``\\0children/<session>``: a fork that reads its older messages here."""
+
 RAW = "\0raw/"
 CONTEXTS = "\0contexts/"
 ACCESS = "\0access"
@@ -137,6 +148,16 @@ def check_entry_id(entry_id: str, field: str) -> None:
 def id_key(kind: str, entry_id: str) -> str:
     """Returns where it is kept that an id was used."""
     return f"{IDS}{kind}/{entry_id}"
+
+
+def is_saved(key: str) -> bool:
+    """Tells whether a key's record is part of checkpoints: the items and the control state are."""
+    return key == CONTROL or is_item(key)
+
+
+def version_key(key: str, revision: int) -> str:
+    """Returns where the version of ``key`` that was stored at ``revision`` lies once it is overwritten."""
+    return f"{VERSIONS}{key}/{to_hex(revision)}"
 
 
 def slot(revision: int, index: int) -> str:

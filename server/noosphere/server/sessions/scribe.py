@@ -43,11 +43,12 @@ from ..ports.store import (
     Replayed,
     RequestRecord,
     ScanResult,
+    StoredEntry,
 )
 from .codec import decode_info
 from .draft import Draft, Look
 from .hooks import ItemHook
-from .items import check_item_room
+from .items import check_item_room, live_items
 from .keys import INFO, ITEMS_COUNTED, KeyRange, check_session_id, namespace_of
 from .types import SessionStatus
 
@@ -97,6 +98,9 @@ class Intent(NamedTuple):
         scans: ranges it looks at.
         presents: revisions that the request names.
         need: what state the session must be in.
+        items: whether it depends on all items. They are read at the same head as everything else, and each is checked
+            in the commit; what is new by then is not.
+        background: whether it is the server's own, which no incarnation asks for.
     """
 
     method: str
@@ -106,6 +110,8 @@ class Intent(NamedTuple):
     scans: tuple[Scan, ...] = ()
     presents: tuple[int, ...] = ()
     need: Need = Need.OPEN
+    items: bool = False
+    background: bool = False
 
 
 class Written(NamedTuple, Generic[T]):
@@ -166,7 +172,8 @@ class Scribe:
                 SESSION_CLOSED, CONTENTION, or what ``decide`` raises.
         """
         namespace = check_session_id(session_id)
-        require_writer(call)
+        if not intent.background:
+            require_writer(call)
         checked = tuple(dict.fromkeys((INFO, *intent.keys)))
         keys = tuple(dict.fromkeys((*checked, *intent.glances, *self._hook_keys, ITEMS_COUNTED)))
         meaning = b"" if call.request is None else fingerprint(intent.method, namespace, *intent.meaning)
@@ -250,7 +257,10 @@ class Scribe:
             if replay is not None:
                 return await self._replay(ref, job, replay)
             found = tuple([await self.scan(ref, scan, accepted=True) for scan in intent.scans])
-            look = _look(job.session_id, read, job.keys, found)
+            items = await live_items(core.store, ref, read.view) if intent.items else ()
+            if items is None or (intent.items and any(scan.view.head != head for scan in found)):
+                return ref
+            look = _look(job.session_id, read, job.keys, found, items)
             draft = Draft(call, look, rules.policy, self.hooks)
             value, validation = await self._decide(ref, job, look, draft)
             if draft.empty:
@@ -277,6 +287,10 @@ class Scribe:
             await refuse(core, ref, refusal, head)
 
     def _admit(self, ref: NamespaceRef, job: _Job[T], read: ReadResult) -> Remembered | None:
+        if job.intent.background:
+            if read.view.deleted:
+                raise not_found(job.session_id)
+            return None
         try:
             fences = fences_of(job.call, ref.name)
             presented = chain(job.intent.presents, job.call.presents(ref.name))
@@ -322,7 +336,9 @@ class Scribe:
         now_ms = look.now_ms
         ends_ms = [draft.not_after_ms]
         checks: list[Check] = []
-        for key, entry in zip(job.keys[: job.checked], read.entries, strict=False):
+        depended = dict(zip(job.keys[: job.checked], read.entries, strict=False))
+        depended.update((item.key, item) for item in look.items)
+        for key, entry in depended.items():
             checks.append(key_check(key, entry, now_ms))
             if entry is not None and entry.live_until_ms > now_ms:
                 # A value that ends between this decision and the commit would have been decided on differently.
@@ -392,11 +408,18 @@ def recorded(
     return read_set
 
 
-def _look(session_id: str, read: ReadResult, keys: Sequence[str], scans: tuple[ScanResult, ...]) -> Look:
+def _look(
+    session_id: str,
+    read: ReadResult,
+    keys: Sequence[str],
+    scans: tuple[ScanResult, ...],
+    items: tuple[StoredEntry, ...] = (),
+) -> Look:
     entries = dict(zip(keys, read.entries, strict=True))
+    entries.update((item.key, item) for item in items)
     record = decode_entry(entries[INFO])
     info = None if record is None or not record.version(read.view.now_ms) else decode_info(record)
-    return Look(session_id, read.view, info, entries, scans)
+    return Look(session_id, read.view, info, entries, scans, items)
 
 
 def _check_state(look: Look, need: Need) -> None:
