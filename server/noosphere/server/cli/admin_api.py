@@ -11,7 +11,7 @@ from noosphere.v1 import admin_service_pb2 as pb
 from noosphere.v1 import types_pb2
 from noosphere.v1.admin_service_pb2_grpc import AdminServiceStub
 
-from .shapes import DeletedShape, EpochShape, NamespaceShape, PolicyShape, StatsShape
+from .shapes import DeletedShape, EpochShape, NamespaceShape, PolicyShape, RulesShape, StatsShape
 from .views import time_text
 
 if TYPE_CHECKING:
@@ -42,6 +42,17 @@ class AdminApi:
         """Returns a namespace, deleted or not."""
         reply = await self._call(self._stub.GetNamespace, pb.GetNamespaceRequest(namespace=name))
         return namespace_data(reply.namespace)
+
+    async def rules(self) -> AsyncIterator[RulesShape]:
+        """Yields the rules that were set, by the names to which they apply."""
+        request = pb.ListPoliciesRequest(page_size=PAGE_SIZE)
+        while True:
+            reply = await self._call(self._stub.ListPolicies, request)
+            for entry in reply.entries:
+                yield rules_data(entry)
+            if not reply.next_page_token:
+                return
+            request.page_token = reply.next_page_token
 
     async def delete(self, name: str, expected_head: int | None) -> DeletedShape:
         """Deletes a namespace; with ``expected_head`` only if that is its newest revision."""
@@ -84,6 +95,16 @@ def policy_data(policy: types_pb2.NamespacePolicy) -> PolicyShape:
         "log_age_seconds_max": policy.log_age_max.ToMilliseconds() / 1000,
         "log_revisions_max": policy.log_revisions_max,
         "log_bytes_max": policy.log_bytes_max,
+    }
+
+
+def rules_data(entry: pb.PolicyEntry) -> RulesShape:
+    """Returns rules with the names to which they apply."""
+    exact = entry.pattern.WhichOneof("kind") == "exact"
+    return {
+        "name": entry.pattern.exact if exact else entry.pattern.prefix,
+        "exact": exact,
+        "policy": policy_data(entry.policy),
     }
 
 

@@ -138,6 +138,14 @@ class PolicyShape(TypedDict):
     log_bytes_max: Annotated[int, "Most bytes in the log."]
 
 
+class RulesShape(TypedDict):
+    """Rules, and the names to which they apply."""
+
+    name: Annotated[str, "A namespace's name, or what names begin with."]
+    exact: Annotated[bool, "Whether it is a whole name."]
+    policy: Annotated[PolicyShape, "The rules."]
+
+
 class CutShape(TypedDict):
     """What survived the beginning of an epoch."""
 
