@@ -110,7 +110,7 @@ def test_addresses_split_into_host_and_port() -> None:
         ("listen = 7443", "listen: input should be a valid string, not 7443"),
         ('data = ""', "data: '' is not a path"),
         ('data = "a\\u0000b"', "data: 'a\\x00b' is not a path: it contains NUL"),
-        ('data = "~nobody-of-that-name/x"', "data: '~nobody-of-that-name/x' is in a home directory that does not exist"),
+        ('data = "~nobody-of-that-name/x"', "data: '~nobody-of-that-name/x' is in a home directory"),
         ("listen = ", "is not TOML"),
         ("\udcff", "is not TOML"),
     ],
@@ -134,7 +134,7 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "problem"),
     [
-        ("NOOSPHERE_LISTN", "127.0.0.1:1", "NOOSPHERE_LISTN: unknown environment variable; is NOOSPHERE_LISTEN meant? known are "),
+        ("NOOSPHERE_LISTN", "x", "NOOSPHERE_LISTN: unknown environment variable; is NOOSPHERE_LISTEN meant? known"),
         ("NOOSPHERE_XYZ", "1", "NOOSPHERE_XYZ: unknown environment variable; known are NOOSPHERE_AGENT"),
         ("NOOSPHERE_DRAIN_SECONDS", "soon", "NOOSPHERE_DRAIN_SECONDS: input should be a valid number"),
         ("NOOSPHERE_REFLECTION", "perhaps", "NOOSPHERE_REFLECTION: input should be a valid boolean"),
