@@ -220,3 +220,26 @@ async def test_arguments_are_named(client: Client) -> None:
         await client.shared("x").decide(lambda view: None, attempts=0)
     with pytest.raises(InvalidArgument, match="mode: 'lax'"):
         await client.shared("x").decide(lambda view: None, mode="lax")  # type: ignore[arg-type] # what a typo does
+
+
+async def test_a_guard_that_cannot_be_one_is_refused_before_anybody_thinks(client: Client) -> None:
+    async def think(view: View) -> Sequence[Operation]:
+        raise AssertionError("thought in vain")
+
+    with pytest.raises(InvalidArgument, match=r"guards.prefix: 'goal/' has an empty segment"):
+        await client.shared("x").decide(think, guard="goal//")
+    with pytest.raises(InvalidArgument, match=r"guards.prefix: 'goal/' has an empty segment"):
+        client.shared("x").reading(guard="goal//")
+
+
+async def test_what_guards_the_first_attempt_guards_the_others_too(server: ScriptedServer, client: Client) -> None:
+    """An iterator gives its items once, and no guards would mean that everything is guarded."""
+    server.script("Commit", Fault(reason="STALE_READ_SET"), written())
+
+    async def think(view: View) -> Sequence[Operation]:
+        await view.get("goal")
+        return [Put("next", 1)]
+
+    await client.shared("x").decide(think, guard=iter(["goal"]))
+    guards = [[guard.prefix for guard in request.call.guards] for request in server.requests["Commit"]]
+    assert guards == [["goal"], ["goal"]]

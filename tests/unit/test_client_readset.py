@@ -136,9 +136,20 @@ def test_a_guard_that_would_guard_nothing_is_a_mistake(guard: Any) -> None:
         to_guards(guard, READ)
 
 
-@pytest.mark.parametrize("guard", [[5], "a//", ["plan/"] * 33, [Guard("x", "nowhere")]])
-def test_a_guard_has_a_form(guard: Any) -> None:
-    with pytest.raises(InvalidArgument, match=r"guard|'nowhere' is not"):
+@pytest.mark.parametrize(
+    ("guard", "problem"),
+    [
+        ([5], "guard: expected keys, collections or Guards, got int"),
+        (5, "guard: expected a key, a collection, a Guard or several, got int"),
+        (None, "guard: expected a key, a collection, a Guard or several, got NoneType"),
+        ("a//", "guards.prefix: 'a/' has an empty segment"),
+        (["plan/"] * 33, "guards has 33 entries, the limit is 32"),
+        ([Guard("x", "nowhere")], "'nowhere' is not"),
+    ],
+    ids=["no guard", "a number", "nothing", "an empty segment", "too many", "no namespace"],
+)
+def test_a_guard_has_a_form(guard: Any, problem: str) -> None:
+    with pytest.raises(InvalidArgument, match=problem):
         to_guards(guard, READ)
 
 

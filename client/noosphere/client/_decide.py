@@ -8,7 +8,7 @@ from ._budget import Budget
 from ._conflict import Conflict
 from ._errors import Contention, InvalidArgument, TransactionFailed
 from ._operations import Operation
-from ._readset import Readings
+from ._readset import Readings, checked_guards
 from ._space import Space
 from ._stale import NO_NOTES, Notes, StaleRead
 from ._view import Decision, Terms, View
@@ -24,6 +24,8 @@ async def decide(space: Space, think: Think, terms: Terms, attempts: int, timeou
         raise InvalidArgument(f"attempts: {attempts} is less than 1")
     budget = Budget(space.transport, timeout, "decision")
     notes = NO_NOTES
+    # Each attempt has a view of its own, and what guards the first has to guard the last.
+    terms = terms._replace(guard=checked_guards(terms.guard))
     for attempt in range(1, attempts + 1):
         async with View(space, Readings(), terms, notes) as view:
             wanted: Writes = await budget.run(think, view)

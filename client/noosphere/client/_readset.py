@@ -137,18 +137,34 @@ def decode(token: bytes) -> ReadSet:
         raise local_refusal(refusal) from None
 
 
+def checked_guards(guard: str | Guard | Iterable[str | Guard]) -> tuple[Guard, ...]:
+    """Returns guards as they may be used again and again; a text is a name in any namespace.
+
+    Raises:
+        InvalidArgument: one is malformed.
+    """
+    if isinstance(guard, (str, Guard)):
+        guard = (guard,)
+    elif not isinstance(guard, Iterable):
+        raise InvalidArgument(f"guard: expected a key, a collection, a Guard or several, got {type(guard).__name__}")
+    guards = tuple(Guard(one) if isinstance(one, str) else one for one in guard)
+    for one in guards:
+        if not isinstance(one, Guard):
+            raise InvalidArgument(f"guard: expected keys, collections or Guards, got {type(one).__name__}")
+    try:
+        check_guards(guards)
+    except Refusal as refusal:
+        raise local_refusal(refusal) from None
+    return guards
+
+
 def to_guards(guard: str | Guard | Iterable[str | Guard], read_set: ReadSet) -> list[pb.Guard]:
     """Returns guards as sent; a text guards what was read under that name in any namespace.
 
     Raises:
         InvalidArgument: one is malformed, or covers nothing that was read: it would guard nothing.
     """
-    try:
-        several = (guard,) if isinstance(guard, (str, Guard)) else tuple(guard)
-        guards = tuple(Guard(one) if isinstance(one, str) else one for one in several)
-        check_guards(guards)
-    except (Refusal, AttributeError, TypeError) as error:
-        raise local_refusal(error) if isinstance(error, Refusal) else InvalidArgument(f"guard: {error}") from None
+    guards = checked_guards(guard)
     for one in guards:
         if not read_set.guarded((one,)).namespaces:
             where = f" in {one.namespace}" if one.namespace else ""

@@ -17,7 +17,7 @@ from noosphere.v1 import types_pb2 as pb
 from ._errors import InvalidArgument
 from ._listing import PAGE_SIZE, list_records
 from ._operations import Compare, Delete, MergeOperation, Operation, Put, Seen, lower
-from ._readset import Readings, to_guards
+from ._readset import Readings, checked_guards, to_guards
 from ._record import Applied, Record, to_applied
 from ._space import MergeResult, Space
 from ._stale import NO_NOTES, Notes, to_stale
@@ -182,7 +182,8 @@ class View(NamespaceView):
         if terms.mode not in _MODES:
             raise InvalidArgument(f"mode: {terms.mode!r} is not one of {', '.join(_MODES)}")
         self.notes = notes
-        self._terms = terms
+        # At once: whoever thinks for long is not to learn at the end that a guard is malformed, or was used up.
+        self._terms = terms._replace(guard=checked_guards(terms.guard))
         self._others: dict[str, NamespaceView] = {}
         # A write sends what was read and takes back what it has become: one at a time.
         self._writing = asyncio.Lock()
