@@ -109,6 +109,28 @@ class SessionAgent:
         request = pb.SetControlRequest(session_id=session_id, **fields)
         return await self.call("SetControl", request, pb.SetControlResponse)
 
+    async def checkpoint(self, session_id: str, **fields: Any) -> pb.Checkpoint:
+        """Makes a checkpoint."""
+        request = pb.CreateCheckpointRequest(session_id=session_id, **fields)
+        return (await self.call("CreateCheckpoint", request, pb.CreateCheckpointResponse)).checkpoint
+
+    async def checkpoints(self, session_id: str, page_size: int = 0) -> list[pb.Checkpoint]:
+        """Reads every page of checkpoints, the newest first."""
+        found: list[pb.Checkpoint] = []
+        token = ""
+        while True:
+            request = pb.ListCheckpointsRequest(session_id=session_id, page_size=page_size, page_token=token)
+            response = await self.call("ListCheckpoints", request, pb.ListCheckpointsResponse)
+            found += response.checkpoints
+            token = response.next_page_token
+            if not token:
+                return found
+
+    async def restore(self, session_id: str, checkpoint_id: str, **fields: Any) -> pb.RestoreCheckpointResponse:
+        """Goes back to a checkpoint."""
+        request = pb.RestoreCheckpointRequest(session_id=session_id, checkpoint_id=checkpoint_id, **fields)
+        return await self.call("RestoreCheckpoint", request, pb.RestoreCheckpointResponse)
+
 
 def said(text: str, role: pb.Role.ValueType = pb.ROLE_USER, **fields: Any) -> pb.Message:
     """Returns a message of one text."""

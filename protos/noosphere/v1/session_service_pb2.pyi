@@ -2577,7 +2577,7 @@ class Checkpoint(_message.Message):
     author: _builtins.str
     """Who made it."""
     cause: _builtins.str
-    """Why: `request`, `turn_end`, `before_call`, `after_call`, `close`."""
+    """Why: `request`, `turn_end`, `before_call`, `after_call`, `close`; `restore`, of what a restore has left behind."""
     branch: _builtins.int
     """The branch that it is on."""
     turn: _builtins.int
@@ -2587,7 +2587,7 @@ class Checkpoint(_message.Message):
     items: _builtins.int
     """How many items it holds."""
     bytes: _builtins.int
-    """The bytes that it added to the session."""
+    """The bytes that it added to the session: its own, and the copies of what it had to keep of the one before."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """Store time at which it was made."""

@@ -368,7 +368,8 @@ class SessionServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RestoreCheckpoint(self, request, context):
-        """Goes back to a checkpoint in one commit. What came after it stays readable as a branch of its own.
+        """Goes back to a checkpoint in one commit. What came after it stays readable as a branch of its own, and what is left
+        becomes a checkpoint. INVALID_ARGUMENT: VALUE_TOO_LARGE, if more is to be written than one commit holds.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -100,7 +100,9 @@ class SessionServiceStub:
     ListCheckpoints: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.ListCheckpointsRequest, _session_service_pb2.ListCheckpointsResponse]
     """Lists checkpoints, the newest first, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
     RestoreCheckpoint: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.RestoreCheckpointRequest, _session_service_pb2.RestoreCheckpointResponse]
-    """Goes back to a checkpoint in one commit. What came after it stays readable as a branch of its own."""
+    """Goes back to a checkpoint in one commit. What came after it stays readable as a branch of its own, and what is left
+    becomes a checkpoint. INVALID_ARGUMENT: VALUE_TOO_LARGE, if more is to be written than one commit holds.
+    """
     SummarizeSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.SummarizeSessionRequest, _session_service_pb2.SummarizeSessionResponse]
     """Makes a summary of what has left the window now, instead of in the background."""
     Handoff: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.HandoffRequest, _session_service_pb2.HandoffResponse]
@@ -184,7 +186,9 @@ class SessionServiceAsyncStub(SessionServiceStub):
     ListCheckpoints: _aio.UnaryUnaryMultiCallable[_session_service_pb2.ListCheckpointsRequest, _session_service_pb2.ListCheckpointsResponse]  # type: ignore[assignment]
     """Lists checkpoints, the newest first, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
     RestoreCheckpoint: _aio.UnaryUnaryMultiCallable[_session_service_pb2.RestoreCheckpointRequest, _session_service_pb2.RestoreCheckpointResponse]  # type: ignore[assignment]
-    """Goes back to a checkpoint in one commit. What came after it stays readable as a branch of its own."""
+    """Goes back to a checkpoint in one commit. What came after it stays readable as a branch of its own, and what is left
+    becomes a checkpoint. INVALID_ARGUMENT: VALUE_TOO_LARGE, if more is to be written than one commit holds.
+    """
     SummarizeSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.SummarizeSessionRequest, _session_service_pb2.SummarizeSessionResponse]  # type: ignore[assignment]
     """Makes a summary of what has left the window now, instead of in the background."""
     Handoff: _aio.UnaryUnaryMultiCallable[_session_service_pb2.HandoffRequest, _session_service_pb2.HandoffResponse]  # type: ignore[assignment]
@@ -409,7 +413,9 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _session_service_pb2.RestoreCheckpointRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.RestoreCheckpointResponse, _abc.Awaitable[_session_service_pb2.RestoreCheckpointResponse]]:
-        """Goes back to a checkpoint in one commit. What came after it stays readable as a branch of its own."""
+        """Goes back to a checkpoint in one commit. What came after it stays readable as a branch of its own, and what is left
+        becomes a checkpoint. INVALID_ARGUMENT: VALUE_TOO_LARGE, if more is to be written than one commit holds.
+        """
 
     @_abc_1.abstractmethod
     def SummarizeSession(

@@ -23,7 +23,7 @@ from .memory import Memory
 from .models import TokenizerRegistry, installed_plugins
 from .ports.runtime import Clock, SystemClock, system_random
 from .rpc.server import RpcServer
-from .sessions import SessionRules, Sessions
+from .sessions import SessionRules, Sessions, VersionKeeper
 from .storage.embedded import (
     DataFolder,
     DataFolderError,
@@ -113,7 +113,7 @@ async def open_engine(
             raise StartupError(str(error)) from error
         stack.push_async_callback(store.close)
         tokenizers = _tokenizers()
-        rules = SessionRules(tokenizers)
+        rules = SessionRules(tokenizers, (VersionKeeper(),))
         memory = Memory.build(
             store,
             coordinator,

@@ -10,10 +10,11 @@ from ..sessions.sessions import SessionFilter
 from . import decode
 from . import session_shapes as shapes
 from .calls import Context, unary
+from .checkpoints import CheckpointMethods
 from .transcripts import TranscriptMethods
 
 
-class SessionRpc(TranscriptMethods):
+class SessionRpc(TranscriptMethods, CheckpointMethods):
     """The gRPC face of sessions."""
 
     def __init__(self, sessions: Sessions) -> None:

@@ -8,14 +8,18 @@ from dataclasses import dataclass
 
 from ..memory.core import Core
 from ..ports.models import Tokenizers
+from .checkpoints import Checkpoints
 from .control import Control
+from .restoring import Restorer
+from .retention import Retention
 from .rules import SessionRules
+from .savepoints import VersionKeeper
 from .scribe import Scribe
 from .sessions import SessionBook
 from .transcript import Transcript
 from .turns import AfterTurn, TurnBook
 
-__all__ = ["SessionRules", "Sessions"]
+__all__ = ["SessionRules", "Sessions", "VersionKeeper"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,8 @@ class Sessions:
     transcript: Transcript
     turns: TurnBook
     control: Control
+    checkpoints: Checkpoints
+    restorer: Restorer
 
     @classmethod
     def build(
@@ -45,13 +51,18 @@ class Sessions:
             rules: what extends the writes of shared memory; its hooks apply to the writes of sessions too.
             tokenizers: knows the vocabularies.
             rng: makes ids.
-            after_turn: what happens at the end of each turn, in this order.
+            after_turn: what happens at the end of each turn after its checkpoint, in this order.
         """
         scribe = Scribe(core, rules.hooks)
+        book = SessionBook(scribe, tokenizers, rng)
+        retention = Retention(scribe)
+        checkpoints = Checkpoints(scribe, retention)
         return cls(
             scribe=scribe,
-            book=SessionBook(scribe, tokenizers, rng),
+            book=book,
             transcript=Transcript(scribe, tokenizers),
-            turns=TurnBook(scribe, after_turn),
+            turns=TurnBook(scribe, (checkpoints, *after_turn)),
             control=Control(scribe),
+            checkpoints=checkpoints,
+            restorer=Restorer(scribe, book, retention),
         )

@@ -20,7 +20,7 @@ from ..memory.types import Call
 from ..ports.store import NamespaceRef
 from .codec import decode_message, value_of
 from .draft import Look
-from .keys import BRANCHES, MESSAGES, KeyRange, just_after
+from .keys import BRANCHES, MESSAGES, SUMMARIES, KeyRange, just_after
 from .scribe import Scan, Scribe
 from .types import Message
 
@@ -49,11 +49,13 @@ class BranchData(msgspec.Struct, frozen=True):
         parent: the branch that was left.
         checkpoint: the id of the checkpoint that it began with.
         kept: what it keeps of the history before it, the oldest first.
+        summary: the key of the newest summary that it begins with; empty if there is none.
     """
 
     parent: int = 0
     checkpoint: str = ""
     kept: tuple[Stretch, ...] = ()
+    summary: str = ""
 
 
 _decoder = msgspec.json.Decoder(BranchData)
@@ -69,6 +71,12 @@ def branch_keys(branch: int) -> tuple[str, str]:
     return branch_key(branch), branch_key(branch + 1)
 
 
+def branch_data(look: Look, branch: int) -> BranchData:
+    """Returns what a branch's record holds; the first branch of a session that is no fork has none."""
+    own = look.record(branch_key(branch))
+    return BranchData() if own is None else _decoder.decode(value_of(own))
+
+
 def stretches(look: Look, branch: int) -> tuple[Stretch, ...]:
     """Returns which messages a branch consists of, the oldest first.
 
@@ -77,22 +85,24 @@ def stretches(look: Look, branch: int) -> tuple[Stretch, ...]:
         branch: which; at most the present one.
     """
     own, following = (look.record(key) for key in branch_keys(branch))
-    data = BranchData() if own is None else _decoder.decode(value_of(own))
+    data = branch_data(look, branch)
     begins = "" if own is None else MESSAGES + to_hex(own.stored)
     ends = "" if following is None else MESSAGES + to_hex(following.stored)
     return (*data.kept, Stretch(begins, ends))
 
 
-def up_to(found: Sequence[Stretch], last_message: str) -> tuple[Stretch, ...]:
+def up_to(found: Sequence[Stretch], last_message: str, session: str = "") -> tuple[Stretch, ...]:
     """Returns the part of a branch's stretches that ends with a message, itself included.
 
     Args:
         found: the stretches, the oldest first.
         last_message: a message's key; empty keeps nothing.
+        session: the session in which it lies, empty for the branch's own: keys of two sessions say nothing about
+            each other.
     """
     kept: list[Stretch] = []
     for stretch in found if last_message else ():
-        if stretch.holds(last_message):
+        if stretch.session == session and stretch.holds(last_message):
             kept.append(msgspec.structs.replace(stretch, before=just_after(last_message)))
             break
         kept.append(stretch)
@@ -128,11 +138,20 @@ class OlderHistory(NamedTuple):
         branch: the present branch.
         begins: own messages have keys above this.
         last: the newest message before, None if there is none.
+        last_session: the session in which that lies, if it is another.
+        summary: the newest summary before; empty if there is none.
     """
 
     branch: int
     begins: str
     last: Message | None
+    last_session: str = ""
+    summary: str = ""
+
+    @property
+    def summaries_begin(self) -> str:
+        """Own summaries have keys above this."""
+        return SUMMARIES + self.begins[len(MESSAGES) :]
 
 
 async def older_history(scribe: Scribe, session_id: str) -> OlderHistory:
@@ -140,14 +159,16 @@ async def older_history(scribe: Scribe, session_id: str) -> OlderHistory:
     info = (await scribe.peek(session_id)).info
     if info is None or not (info.branch or info.parent):
         return OlderHistory(0, "", None)
-    parts = stretches(await scribe.peek(session_id, branch_keys(info.branch)), info.branch)
+    look = await scribe.peek(session_id, branch_keys(info.branch))
+    parts, summary = stretches(look, info.branch), branch_data(look, info.branch).summary
     for stretch in reversed(parts[:-1]):
         ref = await scribe.living(stretch.session or session_id)
         found = await scribe.scan(ref, Scan(MESSAGES, 1, reverse=True, keys=stretch.keys), accepted=True)
         if found.entries:
             key, revision, data, _ = found.entries[0]
-            return OlderHistory(info.branch, parts[-1].after, decode_message(key, decode_record(data, revision)))
-    return OlderHistory(info.branch, parts[-1].after, None)
+            last = decode_message(key, decode_record(data, revision))
+            return OlderHistory(info.branch, parts[-1].after, last, stretch.session, summary)
+    return OlderHistory(info.branch, parts[-1].after, None, summary=summary)
 
 
 async def last_message(scribe: Scribe, call: Call, look: Look) -> str:

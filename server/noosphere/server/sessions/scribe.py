@@ -33,6 +33,7 @@ from ..memory.core import Core, check_tokens, located
 from ..memory.expiry import key_check
 from ..memory.guards import UNGUARDED, Validation, advance, validate
 from ..memory.types import Call
+from ..ports.coordinator import Incarnation
 from ..ports.store import (
     Check,
     CollectionCheck,
@@ -53,6 +54,9 @@ from .keys import INFO, ITEMS_COUNTED, KeyRange, check_session_id, namespace_of
 from .types import SessionStatus
 
 ATTEMPTS_MAX = 64
+
+BACKGROUND = Call(Incarnation("noosphere", 0))
+"""Who writes what no agent asks for. Real incarnations have numbers above 0."""
 
 T = TypeVar("T")
 Decide = Callable[[Look, Draft], T]

@@ -146,6 +146,53 @@ class CheckpointPolicy(StrEnum):
     MANUAL = "manual"
 
 
+class CheckpointCause(StrEnum):
+    """Why a checkpoint was made."""
+
+    REQUEST = "request"
+    TURN_END = "turn_end"
+    BEFORE_CALL = "before_call"
+    AFTER_CALL = "after_call"
+    RESTORE = "restore"
+    CLOSE = "close"
+
+
+class Checkpoint(NamedTuple):
+    """A savepoint of a session.
+
+    Attributes:
+        id: its id.
+        name: for people.
+        created_ms: store time at which it was made.
+        author: the agent that made it.
+        cause: why.
+        branch: the branch that it is on.
+        turn: the turn in which it was made.
+        last_message: the newest message's key at that moment; empty if there was none.
+        last_session: the session in which that lies, if it is another.
+        summary: the newest summary's key at that moment; empty if there was none.
+        items: how many items it holds.
+        bytes: what it added to the session, the copies of what was overwritten since the one before included.
+        number: its number, from 1.
+        copied_bytes: how many of these bytes are copies.
+    """
+
+    id: str
+    name: str
+    created_ms: int
+    author: str
+    cause: CheckpointCause
+    branch: int
+    turn: int
+    last_message: str
+    last_session: str
+    summary: str
+    items: int
+    bytes: int
+    number: int
+    copied_bytes: int
+
+
 class SessionSettings(msgspec.Struct, frozen=True):
     """How a session behaves. Sizes in bytes or tokens, times in milliseconds."""
 
