@@ -1,0 +1,391 @@
+"""Assembly: a pure function from what is known to what one model call gets to see.
+
+Order of the messages, from stable to volatile: the system message; blocks of data before the transcript; a note of
+what is missing; the window up to the current input; blocks of data after the transcript; the input; the steps that it
+led to, each after what came from aside while it was the newest. The last message is the input or the newest result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from noosphere.consistency import LimitInfo, Refusal
+
+from ..sessions.types import Message, Role
+from .blocks import Chosen, write_block
+from .budget import Split, too_small
+from .candidates import of_summary
+from .counting import REPLY_TOKENS
+from .current import Step
+from .outline import Outline, note_of_gap
+from .packing import Choice, pack
+from .rendering import Rendered, distinct_ids, size_of
+from .request import Assembled, Assembly, Coverage, SectionUse
+from .shapes import Tool
+from .types import TRUST_OUTSIDE, TRUST_OWN, TRUST_USER, WHY, Candidate, Entry, Fate, SectionKind
+from .units import Unit, UnitKind
+from .window import Room, choose
+
+_ATTEMPTS_MAX = 4
+_SLACK_TOKENS = 8
+
+SUMMARY_MISSING = "SUMMARY_MISSING"
+"""Messages are left out that no summary stands for; a note says so in their place."""
+TOOLS_DROPPED = "TOOLS_DROPPED"
+"""Not all of the tools' schemas are in."""
+
+
+def plan(assembly: Assembly, unknown: frozenset[SectionKind]) -> Split:
+    """Splits the budget before anything is retrieved.
+
+    Args:
+        assembly: what is known so far.
+        unknown: sections of which is not known yet how much they have to show.
+
+    Raises:
+        Refusal: INVALID_FIELD, BUDGET_TOO_SMALL.
+    """
+    outline = Outline(assembly, assembly.budget_tokens)
+    coverage = assembly.coverages[0] if assembly.coverages else None
+    return outline.split(of_summary(coverage.summary) if coverage else None, unknown)
+
+
+def assemble(assembly: Assembly) -> Assembled:
+    """Assembles a context. The same values give the same bytes.
+
+    Raises:
+        Refusal: INVALID_FIELD, if there is nothing to answer; BUDGET_TOO_SMALL.
+    """
+    slack = 0
+    for _ in range(_ATTEMPTS_MAX):
+        try:
+            assembled = _covered(assembly, assembly.budget_tokens - slack)
+        except Refusal as refusal:
+            if slack and isinstance(refusal.detail, LimitInfo):
+                # Say what the caller's budget lacks, not what is left of it here.
+                raise too_small(refusal.detail.actual + slack, assembly.budget_tokens) from None
+            raise
+        over = assembled.tokens_used - assembly.budget_tokens
+        if over <= 0:
+            return assembled
+        # Texts that are counted apart are, now and then, a token shorter than what they make together.
+        slack += over + _SLACK_TOKENS
+    raise too_small(assembled.tokens_used, assembly.budget_tokens)
+
+
+def _covered(assembly: Assembly, tokens_max: int) -> Assembled:
+    """Takes the summary that was there when the current input came, so that a newer one changes nothing half way."""
+    outline = Outline(assembly, tokens_max)
+    begun = outline.units[outline.current.start].revision if outline.current.start < len(outline.units) else 0
+    settled = next((one for one in assembly.coverages if begun and one.revision < begun), None)
+    newest = assembly.coverages[0] if assembly.coverages else None
+    first = _Draft(outline, settled or newest).assembled()
+    if settled in (newest, None) or SUMMARY_MISSING not in first.warnings:
+        return first
+    return _Draft(outline, newest).assembled()
+
+
+class _Placed(NamedTuple):
+    section: SectionKind
+    message: Rendered
+
+
+class _Draft:
+    """One context in the making."""
+
+    def __init__(self, outline: Outline, coverage: Coverage | None) -> None:
+        self._outline = outline
+        self._assembly = outline.assembly
+        self._coverage = coverage
+        self._entries: list[Entry] = []
+        self._warnings: list[str] = []
+        self._placed: list[_Placed] = []
+
+    def assembled(self) -> Assembled:
+        outline, assembly = self._outline, self._assembly
+        summary = of_summary(self._coverage.summary) if self._coverage is not None else None
+        split = outline.split(summary)
+        data = dict(assembly.data)
+        if summary is not None:
+            data[SectionKind.SUMMARY] = (summary,)
+        left = split.spare
+        chosen: dict[SectionKind, list[Chosen]] = {}
+        for kind, candidates in sorted(data.items()):
+            chosen[kind], used = self._fill(kind, candidates, split.allowed.get(kind))
+            left += split.allowed.get(kind, 0) - used
+        tools, used = self._tools(split.allowed.get(SectionKind.TOOLS, 0))
+        left += split.allowed.get(SectionKind.TOOLS, 0) - used
+        window = self._window(split, left)
+        self._place(chosen, window, bool(chosen.get(SectionKind.SUMMARY)))
+        return self._finished(split, tools, used)
+
+    # -- choosing
+
+    def _fill(
+        self, kind: SectionKind, candidates: Sequence[Candidate], allowed: int | None
+    ) -> tuple[list[Chosen], int]:
+        """Chooses from a section's candidates; returns them and the tokens that they take with their fence."""
+        outline = self._outline
+        if allowed is None:
+            self._entries += [_dropped(one, WHY.not_in_recipe, 0) for one in candidates]
+            return [], 0
+        fence = outline.fence_tokens(kind)
+        full = [outline.full_tokens(one) for one in candidates]
+        room = allowed - fence
+        if sum(full) <= room:
+            variants = [(outline.variants(one._replace(shorter=()))) for one in candidates]
+        else:
+            variants = [outline.variants(one) for one in candidates]
+        choices = [
+            Choice(one.value, tuple(v.tokens for v in ways), tuple(v.worth for v in ways))
+            for one, ways in zip(candidates, variants, strict=True)
+        ]
+        chosen: list[Chosen] = []
+        used = 0
+        for one, ways, pick in zip(candidates, variants, pack(choices, max(0, room)), strict=True):
+            if pick < 0:
+                self._entries.append(
+                    _dropped(one, WHY.too_large if ways[-1].tokens > room else WHY.no_room, ways[0].tokens)
+                )
+                continue
+            chosen.append(Chosen(one, ways[pick].text))
+            used += ways[pick].tokens
+            fate = Fate.SHORTENED if pick else Fate.INCLUDED
+            self._entries.append(
+                _entry(one, fate, WHY.fits if not pick else WHY.no_room, ways[pick].tokens, ways[0].tokens)
+            )
+        return chosen, used + fence if chosen else 0
+
+    def _tools(self, allowed: int) -> tuple[tuple[Tool, ...], int]:
+        outline, tools = self._outline, self._assembly.tools
+        called = {use.name for unit in outline.units if unit.kind is UnitKind.CALL for use in unit.first.tool_calls}
+        sizes = [outline.tool_tokens(tool) for tool in tools]
+        # The given order is the order of importance; a tool that was called must be known to the provider.
+        choices = [
+            Choice((2.0 if tool.name in called else 1.0) - at / (2 * len(tools)), (size,), (1.0,))
+            for at, (tool, size) in enumerate(zip(tools, sizes, strict=True))
+        ]
+        kept, used = [], 0
+        for tool, size, pick in zip(tools, sizes, pack(choices, allowed), strict=True):
+            fate, why = (Fate.INCLUDED, WHY.fits) if pick == 0 else (Fate.DROPPED, WHY.no_room)
+            took = size if pick == 0 else 0
+            self._entries.append(
+                Entry(
+                    f"tool:{tool.name}", SectionKind.TOOLS, fate, why, "given by the caller", 0, took, size, TRUST_OWN
+                )
+            )
+            if pick == 0:
+                kept.append(tool)
+                used += size
+        if len(kept) < len(tools):
+            self._warnings.append(TOOLS_DROPPED)
+        return tuple(kept), used
+
+    def _window(self, split: Split, left: int) -> int:
+        """Returns the index of the unit with which the window begins."""
+        outline = self._outline
+        steps, older = (
+            max(0, split.allowed.get(kind, 0) - outline.required.get(kind, 0))
+            for kind in (SectionKind.TOOL_RESULTS, SectionKind.TRANSCRIPT)
+        )
+        older += left
+        return choose(
+            outline.units,
+            start=outline.current.start,
+            oldest=outline.oldest,
+            kept=outline.kept,
+            room=Room(older, older + steps),
+            cost=outline.renderer.cost,
+        )
+
+    # -- placing
+
+    def _place(self, chosen: dict[SectionKind, list[Chosen]], begin: int, summarised: bool) -> None:
+        outline, recipe = self._outline, self._assembly.recipe
+        self._add(SectionKind.SYSTEM, outline.system)
+        for kind in recipe.before_transcript():
+            self._block(kind, chosen.get(kind, ()))
+        gap = self._gap(begin, summarised)
+        start = outline.current.start
+        if gap is not None and begin <= start:
+            self._add(SectionKind.TRANSCRIPT, gap)
+        kept = outline.kept
+        for at, unit in enumerate(outline.units[:start]):
+            if at >= begin or at in kept:
+                self._unit(SectionKind.TRANSCRIPT, unit)
+        steps = self._steps(begin)
+        fresh = self._fresh(chosen, [step for step, _ in steps])
+        for kind in recipe.after_transcript():
+            self._block(kind, [one for one in chosen.get(kind, ()) if one not in fresh])
+        self._place_tail(steps, fresh, gap if begin > start else None, begin)
+
+    def _steps(self, begin: int) -> list[tuple[Step, int]]:
+        """Returns the steps that are shown, with their indexes among all steps."""
+        outline = self._outline
+        shown = {id(unit) for at, unit in enumerate(outline.units) if at >= begin or at in outline.kept}
+        return [(step, at) for at, step in enumerate(outline.steps) if id(step.unit) in shown]
+
+    def _fresh(self, chosen: dict[SectionKind, list[Chosen]], steps: Sequence[Step]) -> list[Chosen]:
+        if not steps:
+            return []
+        return [one for many in chosen.values() for one in many if self._outline.step_of(one.candidate) is not None]
+
+    def _place_tail(
+        self, steps: Sequence[tuple[Step, int]], fresh: Sequence[Chosen], gap: Rendered | None, begin: int
+    ) -> None:
+        outline = self._outline
+        shown = {id(unit) for unit in outline.units[begin:]}
+        if outline.input is None and not steps:
+            self._notes()
+        for aside in outline.input_step.asides if outline.input_step is not None else outline.asides:
+            if id(aside) in shown:
+                self._unit(SectionKind.TRANSCRIPT, aside)
+        if outline.input is not None and not steps:
+            self._notes()
+        if outline.input is not None:
+            self._add(SectionKind.INPUT, outline.input)
+        if gap is not None:
+            self._add(SectionKind.TRANSCRIPT, gap)
+        waiting = list(fresh)
+        for position, (step, at) in enumerate(steps):
+            last = position == len(steps) - 1
+            # What changed before a step that is not shown any more stands before the first one that is.
+            here = [one for one in waiting if last or (outline.step_of(one.candidate) or 0) <= at]
+            waiting = [one for one in waiting if one not in here]
+            for kind in self._assembly.recipe.after_transcript():
+                self._block(kind, [one for one in here if one.candidate.section is kind], fresh=True)
+            for aside in step.asides:
+                if id(aside) in shown:
+                    self._unit(SectionKind.TRANSCRIPT, aside)
+            if last:
+                self._notes()
+            self._unit(SectionKind.TOOL_RESULTS, step.unit)
+
+    def _notes(self) -> None:
+        for note in self._outline.notes:
+            self._add(SectionKind.INPUT, note)
+
+    def _block(self, kind: SectionKind, chosen: Sequence[Chosen], *, fresh: bool = False) -> None:
+        if chosen:
+            outline = self._outline
+            text = write_block(self._assembly.fence, outline.label(kind, fresh=fresh), chosen, outline.form(kind))
+            message = Rendered(Role.USER, text)
+            self._add(kind, message._replace(tokens=size_of(message, self._assembly.tokenizer.count)))
+
+    def _unit(self, section: SectionKind, unit: Unit) -> None:
+        for message in self._outline.renderer.unit(unit):
+            self._add(section, message)
+
+    def _add(self, section: SectionKind, message: Rendered) -> None:
+        if message.role is Role.ASSISTANT and len(self._placed) == 1:
+            self._placed.append(_Placed(section, self._outline.begins))
+        self._placed.append(_Placed(section, message))
+
+    # -- what is missing
+
+    def _gap(self, begin: int, summarised: bool) -> Rendered | None:
+        """Records what became of every message; returns the note of those that nothing stands for."""
+        outline, assembly = self._outline, self._assembly
+        coverage = self._coverage if summarised else None
+        covered = {message.key for message in assembly.messages[: coverage.messages]} if coverage is not None else set()
+        missing: list[Message] = []
+        for at, unit in enumerate(outline.units):
+            inside = at >= begin or at in outline.kept
+            section = SectionKind.TOOL_RESULTS if at >= outline.current.start else SectionKind.TRANSCRIPT
+            for message in unit.messages:
+                tokens = outline.renderer.tokens_of(unit, message) if inside else 0
+                if inside:
+                    fate = Fate.SHORTENED if outline.renderer.shortened(unit) else Fate.INCLUDED
+                    why = WHY.required if at in outline.kept else WHY.in_window
+                elif message.key in covered:
+                    fate, why = Fate.DROPPED, WHY.covered_by_summary
+                else:
+                    fate, why = Fate.DROPPED, WHY.not_covered
+                    missing.append(message)
+                self._entries.append(_of_message(message, section, fate, why, tokens))
+        self._entries += [
+            _of_message(message, SectionKind.TRANSCRIPT, Fate.DROPPED, WHY.retracted, 0)
+            for message in assembly.messages
+            if message.retracted
+        ]
+        unknown = assembly.more_before and not (coverage is not None and coverage.before)
+        if not missing and not unknown:
+            return None
+        self._warnings.append(SUMMARY_MISSING)
+        turns = [message.turn for message in missing] or [outline.units[0].turn if outline.units else 0]
+        if unknown:
+            text = note_of_gap(0, (0, outline.units[begin].turn if begin < len(outline.units) else max(turns)))
+        else:
+            text = note_of_gap(len(missing), (min(turns), max(turns)))
+        return outline.renderer.data("note", text)
+
+    # -- the end
+
+    def _finished(self, split: Split, tools: tuple[Tool, ...], tool_tokens: int) -> Assembled:
+        assembly = self._assembly
+        renamed = distinct_ids([placed.message for placed in self._placed])
+        count = assembly.tokenizer.count
+        messages = tuple(
+            new if new is old.message else new._replace(tokens=size_of(new, count))
+            for new, old in zip(renamed, self._placed, strict=True)
+        )
+        uses: dict[SectionKind, int] = {SectionKind.TOOLS: tool_tokens}
+        texts: dict[SectionKind, list[str]] = {}
+        for placed, message in zip(self._placed, messages, strict=True):
+            uses[placed.section] = uses.get(placed.section, 0) + message.tokens
+            texts.setdefault(placed.section, []).append(message.text)
+        sections = tuple(
+            SectionUse(
+                rule.kind,
+                uses.get(rule.kind, 0),
+                max(split.allowed.get(rule.kind, 0), uses.get(rule.kind, 0)),
+                "\n\n".join(texts.get(rule.kind, ())),
+            )
+            for rule in assembly.recipe.rules
+        )
+        used = REPLY_TOKENS + tool_tokens + sum(message.tokens for message in messages)
+        entries = (*self._spoken(), *self._entries, *assembly.refused)
+        warnings = tuple(dict.fromkeys(self._warnings))
+        return Assembled(messages, tools, sections, entries, warnings, used, assembly.budget_tokens)
+
+    def _spoken(self) -> Iterable[Entry]:
+        """What the caller and the operator say."""
+        outline = self._outline
+        for message in outline.instructions:
+            yield _of_message(message, SectionKind.SYSTEM, Fate.INCLUDED, WHY.required, 0)
+        if self._assembly.system:
+            yield _required("system:caller", SectionKind.SYSTEM, outline.system.tokens)
+        if outline.current.given and outline.input is not None:
+            yield _required("input:caller", SectionKind.INPUT, outline.input.tokens)
+        for at, note in enumerate(outline.notes, start=1):
+            yield _required(f"note:{at}", SectionKind.INPUT, note.tokens)
+
+
+def _required(name: str, section: SectionKind, tokens: int) -> Entry:
+    return Entry(name, section, Fate.INCLUDED, WHY.required, "given by the caller", 0, tokens, tokens, TRUST_OWN, 1.0)
+
+
+def _entry(candidate: Candidate, fate: Fate, why: str, tokens: int, full: int) -> Entry:
+    return Entry(
+        candidate.id,
+        candidate.section,
+        fate,
+        why,
+        candidate.source,
+        candidate.version,
+        tokens,
+        full,
+        candidate.trust,
+        round(candidate.value, 4),
+    )
+
+
+def _dropped(candidate: Candidate, why: str, full: int) -> Entry:
+    return _entry(candidate, Fate.DROPPED, why, 0, full)
+
+
+def _of_message(message: Message, section: SectionKind, fate: Fate, why: str, tokens: int) -> Entry:
+    trust = {Role.SYSTEM: TRUST_OWN, Role.TOOL: TRUST_OUTSIDE}.get(message.role, TRUST_USER)
+    full = max(tokens, message.tokens)
+    return Entry(f"message:{message.id}", section, fate, why, message.author, 0, tokens, full, trust)

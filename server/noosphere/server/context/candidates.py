@@ -1,0 +1,193 @@
+"""What may enter the sections of data, and what each of it is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from noosphere.consistency import Scalar, split_actor
+
+from ..ports.facts import RecalledFact
+from ..sessions.keys import GOALS, PROFILE, RESULTS, TASK
+from ..sessions.types import Item, Summary
+from .fence import one_line
+from .forms import shorten, write
+from .relevance import either
+from .types import (
+    TRUST_OUTSIDE,
+    TRUST_USER,
+    WHY,
+    Candidate,
+    Entry,
+    Fate,
+    Form,
+    SectionKind,
+)
+
+IMPORTANCE_DEFAULT = 0.3
+_GOAL_VALUE = 0.95
+_TASK_VALUE = 0.8
+_PRIORITIES: Mapping[Scalar, float] = {"critical": 0.9, "high": 0.6, "medium": 0.3, "low": 0.0}
+_CLOSED = frozenset({"done", "closed"})
+_CLOSED_VALUE = 0.1
+_UNKNOWN_RELEVANCE = 0.3
+_SHORT_FACT_CHARS = 400
+_SHORT_TEXT_CHARS = 600
+
+
+class Evidence(NamedTuple):
+    """Something that the caller gives to a context; trust and relevance are 0 to 1, relevance 0 is unknown."""
+
+    id: str
+    text: str
+    source: str = ""
+    trust: float = TRUST_OUTSIDE
+    relevance: float = 0.0
+
+
+def section_of(key: str) -> SectionKind:
+    """Returns the section for an item."""
+    if key.startswith((GOALS, TASK)):
+        return SectionKind.TASK
+    return SectionKind.PROFILE if key.startswith(PROFILE) else SectionKind.WORKING
+
+
+def prior_of(item: Item) -> float:
+    """Returns how likely an item helps, whatever the question."""
+    attributes = dict(item.attributes)
+    if attributes.get("pinned") is True:
+        return 1.0
+    if attributes.get("status") in _CLOSED:
+        return _CLOSED_VALUE
+    importance = attributes.get("importance")
+    known = isinstance(importance, (int, float)) and not isinstance(importance, bool) and 0 <= importance <= 1
+    worth = float(importance) if known and importance is not None else IMPORTANCE_DEFAULT
+    kind = _GOAL_VALUE if item.key.startswith(GOALS) else _TASK_VALUE if item.key.startswith(TASK) else 0.0
+    return either(worth, kind, _PRIORITIES.get(attributes.get("priority", ""), 0.0))
+
+
+def of_item(item: Item, relevance: float, form: Form) -> Candidate:
+    """Returns an item as a candidate.
+
+    Args:
+        item: the item.
+        relevance: how likely it helps with the question, by its words.
+        form: of its section.
+    """
+    text = write(item.data, item.is_json, form)
+    brief = write(item.data, item.is_json, Form.SUMMARY)
+    shorter = tuple(
+        dict.fromkeys(one for one in (brief, shorten(" ".join(brief.split()), 120)) if len(one) < len(text))
+    )
+    agent = split_actor(item.actor)[0] if item.actor else "unknown"
+    tool = item.key.startswith(RESULTS)
+    return Candidate(
+        id=f"item:{item.key}",
+        section=section_of(item.key),
+        source=f"result of a tool, by {agent}" if tool else f"by {agent}",
+        version=item.version,
+        trust=TRUST_OUTSIDE if tool else TRUST_USER,
+        value=either(prior_of(item), relevance),
+        text=text,
+        shorter=shorter,
+    )
+
+
+def of_facts(
+    facts: Sequence[RecalledFact],
+    section: SectionKind,
+    *,
+    trust_min: float,
+    count_max: int,
+    now_ms: int,
+) -> tuple[list[Candidate], list[Entry]]:
+    """Returns facts as candidates, and those that may not enter.
+
+    The search filters too; what decides over what a model sees does not rely on it.
+    """
+    candidates: list[Candidate] = []
+    refused: list[Entry] = []
+    for fact in facts:
+        why = ""
+        if not fact.trust >= trust_min:
+            why = WHY.below_trust
+        elif fact.expires_at_ms <= now_ms:
+            why = WHY.expired
+        elif any(candidate.id == f"fact:{fact.id}" for candidate in candidates):
+            why = WHY.duplicate
+        elif len(candidates) == count_max:
+            why = WHY.over_count
+        if why:
+            refused.append(
+                Entry(
+                    f"fact:{fact.id}", section, Fate.DROPPED, why, one_line(fact.source), fact.version, trust=fact.trust
+                )
+            )
+            continue
+        short = shorten(fact.text, _SHORT_FACT_CHARS)
+        candidates.append(
+            Candidate(
+                id=f"fact:{fact.id}",
+                section=section,
+                source=fact.source,
+                version=fact.version,
+                trust=fact.trust,
+                value=min(1.0, max(0.0, fact.score)),
+                text=fact.text,
+                shorter=(short,) if short != fact.text else (),
+            )
+        )
+    return candidates, refused
+
+
+def of_evidence(evidence: Evidence, section: SectionKind, relevance: float) -> Candidate:
+    """Returns a piece of evidence, or a sub-agent's summary, as a candidate; ``relevance`` is by its words."""
+    kind = "evidence" if section is SectionKind.EVIDENCE else "subagent"
+    short = shorten(evidence.text, _SHORT_TEXT_CHARS)
+    return Candidate(
+        id=f"{kind}:{evidence.id}",
+        section=section,
+        source=evidence.source or "given by the caller",
+        version=0,
+        trust=evidence.trust,
+        value=evidence.relevance or either(_UNKNOWN_RELEVANCE, relevance),
+        text=evidence.text,
+        shorter=(short,) if short != evidence.text else (),
+    )
+
+
+def of_summary(summary: Summary) -> Candidate:
+    """Returns a rolling summary as a candidate: names and narrative are the first to go."""
+    texts = [
+        summary_text(summary),
+        summary_text(summary._replace(entities=())),
+        summary_text(summary._replace(entities=(), narrative=shorten(summary.narrative, 400))),
+        summary_text(summary._replace(entities=(), narrative="")),
+        shorten(summary_text(summary._replace(entities=(), narrative=shorten(summary.narrative, 200))), 400),
+    ]
+    shorter: list[str] = []
+    for text in texts[1:]:
+        if text and len(text) < len((shorter or texts)[-1 if shorter else 0]):
+            shorter.append(text)
+    return Candidate(
+        id=f"summary:{summary.key}",
+        section=SectionKind.SUMMARY,
+        source=f"made of {summary.messages} messages by {summary.producer or 'unknown'}",
+        version=0,
+        trust=TRUST_USER,
+        value=1.0,
+        text=texts[0],
+        shorter=tuple(shorter),
+    )
+
+
+def summary_text(summary: Summary) -> str:
+    """Returns a summary as a model reads it."""
+    lists = (
+        ("Goals", summary.goals),
+        ("Decisions", summary.decisions),
+        ("Open questions", summary.open_questions),
+        ("Names and values", summary.entities),
+    )
+    lines = [f"{name}: {'; '.join(one_line(entry, 400) for entry in entries)}" for name, entries in lists if entries]
+    return "\n".join([*lines, summary.narrative] if summary.narrative else lines)

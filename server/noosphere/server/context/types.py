@@ -1,0 +1,137 @@
+"""The vocabulary of contexts: sections, forms, fates, candidates. Plain values."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class SectionKind(IntEnum):
+    """A section of a context; the numbers are those of the contract."""
+
+    SYSTEM = 1
+    TOOLS = 2
+    PROFILE = 3
+    TASK = 4
+    SUMMARY = 5
+    SUBAGENTS = 6
+    WORKING = 7
+    TRANSCRIPT = 8
+    FACTS = 9
+    EVIDENCE = 10
+    TOOL_RESULTS = 11
+    INPUT = 12
+
+
+class Form(IntEnum):
+    """How a section's entries are written; the numbers are those of the contract."""
+
+    DEFAULT = 0
+    FULL = 1
+    SUMMARY = 2
+    JSON = 3
+    YAML = 4
+
+
+class Fate(IntEnum):
+    """What became of a candidate; the numbers are those of the contract."""
+
+    INCLUDED = 1
+    SHORTENED = 2
+    DROPPED = 3
+
+
+class Why(NamedTuple):
+    """The reasons that a manifest gives, as words."""
+
+    fits: str = "fits"
+    required: str = "required"
+    in_window: str = "in_window"
+    no_room: str = "no_room"
+    too_large: str = "too_large"
+    below_trust: str = "below_trust"
+    expired: str = "expired"
+    outside_window: str = "outside_window"
+    covered_by_summary: str = "covered_by_summary"
+    not_covered: str = "not_covered"
+    superseded: str = "superseded"
+    retracted: str = "retracted"
+    not_in_recipe: str = "not_in_recipe"
+    over_count: str = "over_count"
+    duplicate: str = "duplicate"
+
+
+WHY = Why()
+
+TRUST_OWN = 1.0
+"""Of the caller, the operator, and of what this server says."""
+TRUST_USER = 0.5
+"""Of users and of agents: known, and fallible."""
+TRUST_OUTSIDE = 0.0
+"""Of tools and whatever else comes from outside."""
+
+
+class Variant(NamedTuple):
+    """One way to write a candidate.
+
+    Attributes:
+        text: what would be sent.
+        tokens: its size.
+        worth: the share of the candidate's value that it keeps, above 0 to 1.
+    """
+
+    text: str
+    tokens: int
+    worth: float = 1.0
+
+
+class Candidate(NamedTuple):
+    """Something that may enter a section of data.
+
+    Attributes:
+        id: what it is, as the manifest names it, e.g. ``item:goals/main``.
+        section: for which section.
+        source: where it comes from, for people and models.
+        version: its version, 0 if it has none.
+        trust: 0 to 1.
+        value: how likely it helps, 0 to 1.
+        text: its content in full, in the section's form.
+        shorter: the same in fewer words, each shorter than the one before; may be empty.
+    """
+
+    id: str
+    section: SectionKind
+    source: str
+    version: int
+    trust: float
+    value: float
+    text: str
+    shorter: tuple[str, ...] = ()
+
+
+class Entry(NamedTuple):
+    """One line of a manifest: a candidate and what became of it.
+
+    Attributes:
+        id: what it is.
+        section: for which section.
+        fate: in, in and shortened, or out.
+        reason: why, one of :data:`WHY`.
+        source: where it comes from.
+        version: its version, 0 if it has none.
+        tokens: what it took.
+        tokens_full: what it would have taken in full.
+        trust: 0 to 1.
+        relevance: 0 to 1.
+    """
+
+    id: str
+    section: SectionKind
+    fate: Fate
+    reason: str
+    source: str = ""
+    version: int = 0
+    tokens: int = 0
+    tokens_full: int = 0
+    trust: float = 0.0
+    relevance: float = 0.0
