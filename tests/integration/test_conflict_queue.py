@@ -57,6 +57,26 @@ async def test_a_conflict_whose_values_end_leaves_the_queue(
     assert found[1].since == again.revision
 
 
+async def test_a_conflict_after_one_that_ended_unswept_has_not_waited_since_then(
+    local: LocalServer, pair: tuple[Agent, Agent]
+) -> None:
+    """Whether the sweeper came between the two says nothing about which key waits the longest."""
+    agent, _ = pair
+    for key in ("swept", "unswept"):
+        await agent.put(SPACE, key, 1, context=SEEN_NOTHING, ttl_ms=1_000 if key == "swept" else 2_000)
+        await agent.put(SPACE, key, 2, context=SEEN_NOTHING)
+    await collide(SPACE, "other", *pair)
+    await local.elapse(1_000)
+    await local.sweep()
+    await local.elapse(1_000)
+    again = [await agent.put(SPACE, key, 3, context=SEEN_NOTHING) for key in ("unswept", "swept")]
+    found = await conflicts(agent, SPACE)
+    assert [c.record.key for c in found] == ["other", "unswept", "swept"]
+    assert [c.since for c in found[1:]] == [applied.revision for applied in again]
+    ref = await local.engine.memory.core.locate(SPACE)
+    assert (await local.engine.store.stats(ref)).own_count == 3, "the entry of the conflict that is over is gone"
+
+
 async def test_the_queue_survives_a_crash_as_the_siblings_do(local: LocalServer, pair: tuple[Agent, Agent]) -> None:
     for key in ("kept", "resolved"):
         await collide(SPACE, key, *pair)

@@ -113,6 +113,8 @@ class Decision(NamedTuple):
         trimmed: entries ever dropped from a log.
         raise_floor_context: contexts below this can no longer judge the key (reaping only).
         noop: nothing has to change.
+        conflict_anew: siblings that the record is still queued for have ended, so if there are several values now,
+            this commit has made a conflict of its own.
     """
 
     record: Record | None
@@ -127,6 +129,7 @@ class Decision(NamedTuple):
     trimmed: int = 0
     raise_floor_context: int = 0
     noop: bool = False
+    conflict_anew: bool = False
 
     def ack(self, revision: int) -> tuple[int | None, CausalContext]:
         """Returns version and context for the acknowledgement of the commit at ``revision``.
@@ -209,6 +212,7 @@ def decide_put(record: Record | None, key: str, put: Put, at: Circumstances) -> 
         concurrent_delete=verdict.undone_delete,
         base=when.context or _NOTHING_SEEN,
         sole=not survivors,
+        conflict_anew=len(settled.live) < 2,
     )
 
 

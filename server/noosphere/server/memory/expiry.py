@@ -25,7 +25,7 @@ def mutations_of(decisions: Iterable[tuple[str, Decision]], now_ms: int, retenti
     """Returns decisions as the store carries them out, with what they mean for the conflict queue.
 
     A record that begins to have several live values gets an entry in the queue, one that has a single value
-    again loses it, in the same commit.
+    again loses it, in the same commit. Whether a sweep came between two conflicts of a key makes no difference.
     """
     made: list[Mutation] = []
     queue: list[Mutation] = []
@@ -36,13 +36,14 @@ def mutations_of(decisions: Iterable[tuple[str, Decision]], now_ms: int, retenti
             made.append(Mutation(key, None, 0, 0, False, b"", decision.raise_floor_context))
             continue
         several = len(record.siblings) > 1 and len(record.live(now_ms)) > 1
+        if record.queued is not None and (decision.conflict_anew or not several):
+            queue.append(Mutation(queue_key(record.queued), None, 0, 0, False, b""))
+            record = record._replace(queued=None)
         if several and record.queued is None:
+            # The index is the mutation's place in the commit, which the store puts into the key.
             record = record._replace(queued=(0, len(decisions) + len(queue)))
             data = encode_queue_entry(QueueEntry(key, now_ms))
             queue.append(Mutation(CONFLICTS, data, NEVER_MS, NEVER_MS, False, b"", rev_slot=True))
-        elif record.queued is not None and not several:
-            queue.append(Mutation(queue_key(record.queued), None, 0, 0, False, b""))
-            record = record._replace(queued=None)
         made.append(
             Mutation(
                 key=key,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import NamedTuple
 
 from noosphere.consistency import (
@@ -26,9 +26,10 @@ from noosphere.consistency import (
 )
 from noosphere.consistency.limits import STALE_CHANGES_SHOWN_MAX, STALE_ENTRIES_SHOWN_MAX
 
-from ..ports.store import Compacted, NamespaceRef, NamespaceView
+from ..ports.store import Compacted, NamespaceRef, NamespaceView, ScanResult
 from .codec import decode_entry, decode_events
 from .core import Core, deleted, located, state_of
+from .expiry import expire_keys
 from .internal import before_first, is_internal
 from .types import Call
 
@@ -191,6 +192,8 @@ async def refresh(core: Core, call: Call) -> Refreshed:
     for name, seen in read_set.guarded(tokens.guards).namespaces.items():
         core.admit_reader(call, name)
         present = await look(core, await core.locate(name), seen, accepted=False)
+        if await _expire_ended(core, present, differences(present, seen)):
+            present = await look(core, present.ref, seen, accepted=False)
         stale += await explained(core, present, seen, differences(present, seen))
         parts[name] = await _renewed(core, present, seen, parts[name])
         heads[name] = present.view.head
@@ -210,18 +213,41 @@ async def _renewed(core: Core, present: Present, seen: NamespaceSeen, whole: Nam
     return NamespaceSeen(present.view.head if all_new else whole.revision, keys, collections)
 
 
+async def _expire_ended(core: Core, present: Present, stale: list[StaleEntry]) -> bool:
+    """Commits the expiry of what has ended in stale collections, as a list does before it records their stamps.
+
+    Otherwise the sweeper, who comes later, would make stale once more what the caller has just been told of.
+    Returns whether anything was committed.
+    """
+    done = False
+    for entry in stale:
+        if entry.is_collection:
+            async for page in _pages(core, present, entry.name):
+                now_ms = page.view.now_ms
+                ended = [e.key for e in page.entries if 0 < e.live_until_ms <= now_ms and not is_internal(e.key)]
+                if ended:
+                    done = await expire_keys(core, present.ref, ended) or done
+    return done
+
+
 async def _first_end_ms(core: Core, present: Present, collection: str) -> int:
     """Returns when the first of a collection's values ends."""
     ends_ms = NEVER_MS
+    async for page in _pages(core, present, collection):
+        for entry in page.entries:
+            record = None if is_internal(entry.key) else decode_entry(entry)
+            if record is not None:
+                ends_ms = min(ends_ms, record.ends_ms(present.view.now_ms))
+    return ends_ms
+
+
+async def _pages(core: Core, present: Present, collection: str) -> AsyncIterator[ScanResult]:
+    """Yields what is stored in a collection, page by page, up to a limit."""
     cursor = before_first(collection)
     for _ in range(_SCANNED_MAX // _SCAN_STEP):
         page = await core.store.scan(present.ref, collection, after=cursor, limit=_SCAN_STEP)
-        for entry in page.entries:
-            cursor = entry.key
-            record = None if is_internal(cursor) else decode_entry(entry)
-            if record is not None:
-                ends_ms = min(ends_ms, record.ends_ms(present.view.now_ms))
+        yield page
         if not page.more:
             break
+        cursor = page.entries[-1].key
         await asyncio.sleep(0)
-    return ends_ms
