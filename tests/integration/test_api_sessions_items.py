@@ -163,6 +163,7 @@ async def test_a_transaction_appends_messages_with_what_it_writes(world: World) 
     assert record.version == applied.revision
     again = await a.agent.transact(space(s), append("one", id="m"), put("task/other", 1))
     assert [result.version for result in again.results] == [applied.revision, again.revision]
+    assert list((await a.append(s, said("one", id="m"))).messages) == [one]
     nothing = await a.agent.transact(space(s), append("one", id="m"))
     assert (nothing.revision, nothing.results[0].version) == (0, applied.revision)
     with refusal("VERSION_MISMATCH", "nothing was written"):

@@ -254,3 +254,13 @@ async def test_an_appended_message_advances_the_read_set_of_its_author(world: Wo
     await other.say(s, "not mine")
     with refusal("STALE_READ_SET", other.agent.name):
         await a.append(s, said("late"), call=with_token(again.call.read_set_token))
+
+
+async def test_an_id_that_many_append_at_once_is_appended_once(world: World) -> None:
+    a, s = await opened(world)
+    b = await caller(world, "b")
+    appends = (agent.append(s, said(str(number), id="m")) for number, agent in enumerate((a, b) * 4))
+    replies = await asyncio.gather(*appends)
+    (stored,) = await a.messages(s)
+    assert [list(reply.messages) for reply in replies] == [[stored]] * 8
+    assert sorted(bool(reply.revision) for reply in replies) == [False] * 7 + [True]
