@@ -167,7 +167,7 @@ def test_variables_of_the_client_and_of_kubernetes_are_left_alone(monkeypatch: p
 
 
 def test_secrets_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No key is secret yet; this pins that one will be masked by its type alone, in values and in errors."""
+    """A key is masked by its type alone, in values and in errors."""
 
     class WithSecret(Settings):
         token: SecretStr = SecretStr("")
@@ -179,6 +179,33 @@ def test_secrets_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
         load(flags={"token": ["hunter2"]})
     assert str(raised.value).startswith("--token: ")
     assert "hunter2" not in str(raised.value)
+
+
+def test_a_key_of_an_api_is_a_secret_that_no_command_line_takes() -> None:
+    settings = Settings(summariser_key=SecretStr("sk-canary"))
+    assert "sk-canary" not in str(settings.model_dump(mode="json")) + repr(settings)
+    assert not config.has_flag("summariser_key")
+    assert config.has_flag("summariser_url")
+
+
+@pytest.mark.parametrize(
+    "url", ["", "127.0.0.1:8000", "ftp://host/v1", "http://", "http://h:99999/v1", "http://[::1/v1", "http://h/v1?a=b"]
+)
+def test_what_is_no_base_of_an_api_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"^--summariser-url: '.*' is not the base of an HTTP API, such as http://"):
+        load(flags={"summariser_url": url})
+
+
+def test_a_password_in_an_url_is_refused_and_not_repeated() -> None:
+    with pytest.raises(ConfigError, match=r"^--summariser-url: holds a user's name or password") as raised:
+        load(flags={"summariser_url": "http://kim:hunter2@host/v1"})
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_model_must_be_named_for_an_endpoint() -> None:
+    with pytest.raises(ConfigError, match=r"summariser_model: '' names no model, and summariser 'openai' needs one$"):
+        load(flags={"summariser": "openai"})
+    assert load(flags={"summariser": "openai", "summariser_model": "tiny"}).settings.summariser_model == "tiny"
 
 
 def test_every_key_is_described() -> None:

@@ -16,8 +16,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretBytes, SecretStr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretBytes, SecretStr, ValidationError, ValidationInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -27,6 +28,7 @@ from pydantic_settings import (
 )
 
 ENV_PREFIX = "NOOSPHERE_"
+_SECRETS = (SecretStr, SecretBytes)
 # Read by the client and the CLI, or by `load` itself: not keys of the server's configuration.
 _OTHER_VARIABLES = frozenset({"NOOSPHERE_SERVER", "NOOSPHERE_AGENT", "NOOSPHERE_CONFIG"})
 # Kubernetes sets these in every pod beside a Service named `noosphere`; nobody meant them as configuration.
@@ -84,6 +86,27 @@ def folder_or_file(text: Any) -> Any:
         raise ValueError(f"{str(text)!r} is in a home directory that does not exist") from None
 
 
+def _endpoint_url(url: str) -> str:
+    if "@" in url:
+        # Not repeated: it may be a password.
+        raise ValueError("holds a user's name or password; a key belongs into summariser_key")
+    try:
+        parts = urlsplit(url)
+        # Reading the port checks it.
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or "?" in url or "#" in url:
+        raise ValueError(f"{url!r} is not the base of an HTTP API, such as http://127.0.0.1:8000/v1")
+    return url
+
+
+def _model_of_endpoint(model: str, info: ValidationInfo) -> str:
+    if not model and info.data.get("summariser") == "openai":
+        raise ValueError("'' names no model, and summariser 'openai' needs one")
+    return model
+
+
 class Settings(BaseSettings):
     """Everything that an operator can choose about a server.
 
@@ -137,6 +160,53 @@ class Settings(BaseSettings):
         description="A watcher that takes no message for so long is cut off; it may resume where it was.",
     )
 
+    summariser: Literal["extractive", "openai"] = Field(
+        default="extractive",
+        description="What makes rolling summaries: extractive rules, or a model behind an endpoint with OpenAI's API.",
+    )
+    summariser_url: Annotated[str, AfterValidator(_endpoint_url)] = Field(
+        default="https://api.openai.com/v1",
+        description="Base URL of the summariser's endpoint. Its key comes from NOOSPHERE_SUMMARISER_KEY or the file.",
+    )
+    summariser_model: Annotated[str, AfterValidator(_model_of_endpoint)] = Field(
+        default="",
+        max_length=200,
+        validate_default=True,
+        description="Model that makes summaries; must be given for summariser openai.",
+    )
+    summariser_key: SecretStr = Field(
+        default=SecretStr(""),
+        description="API key of the summariser's endpoint; empty if it wants none.",
+    )
+    summariser_timeout_seconds: float = Field(
+        default=30.0,
+        ge=0.1,
+        le=600,
+        description="How long a model may take for an answer. No call of a client waits for it.",
+    )
+    summariser_hourly_calls_max: int = Field(
+        default=120,
+        ge=1,
+        le=1_000_000,
+        description="Calls to the model within an hour; beyond, rules make the summaries.",
+    )
+    summariser_hourly_tokens_max: int = Field(
+        default=1_000_000,
+        ge=1_000,
+        le=1_000_000_000,
+        description="Tokens, in and out, that the model may use within an hour; beyond, rules make the summaries.",
+    )
+    summariser_input_tokens_max: int = Field(
+        default=24_000,
+        ge=1_000,
+        le=2_000_000,
+        description="Tokens that one call to the model may be given; more is summarised in steps.",
+    )
+    summariser_json_schema: bool = Field(
+        default=True,
+        description="Ask the model's endpoint to follow a JSON schema; turn off for one that does not know this.",
+    )
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -161,6 +231,11 @@ class Effective:
 
     settings: Settings
     origins: Mapping[str, str]
+
+
+def has_flag(key: str) -> bool:
+    """Returns whether a key can be given on the command line: a secret cannot, as everybody can read those."""
+    return Settings.model_fields[key].annotation not in _SECRETS
 
 
 def load(file: Path | None = None, flags: Mapping[str, Any] | None = None) -> Effective:
@@ -201,7 +276,7 @@ def _explain(origin: str, key: str, error: ErrorDetails) -> str:
     where = origin if origin.startswith(("--", ENV_PREFIX)) else f"{origin}: {key}"
     problem = error["msg"].removeprefix("Value error, ")
     # Our own validators name the value themselves; a secret must not be repeated by anybody.
-    secret = Settings.model_fields[key].annotation in (SecretStr, SecretBytes)
+    secret = Settings.model_fields[key].annotation in _SECRETS
     given = "" if secret or error["type"] == "value_error" else f", not {error['input']!r}"
     return f"{where}: {problem[:1].lower()}{problem[1:]}{given}"
 

@@ -1,4 +1,4 @@
-"""Gives a command one option for every key of the server's configuration.
+"""Gives a command one option for every key of the server's configuration that is no secret.
 
 The keys, their types and their descriptions are those of :class:`noosphere.server.config.Settings`, so a new
 key has its flag at once. Importing that model takes longer than all other start-up work of the CLI together;
@@ -31,7 +31,7 @@ class SettingsCommand(TyperCommand):
         return self.complete().make_context(info_name, args, parent, **extra)
 
     def complete(self) -> Any:
-        """Returns the command with an option for every key."""
+        """Returns the command with an option for every key that is no secret."""
         assert self.callback is not None
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
         app.command(self.name)(_with_settings(inspect.unwrap(self.callback)))
@@ -39,11 +39,13 @@ class SettingsCommand(TyperCommand):
 
 
 def _with_settings(function: Callable[..., None]) -> Callable[..., None]:
-    from noosphere.server.config import Settings
+    from noosphere.server.config import Settings, has_flag
+
+    fields = {key: field for key, field in Settings.model_fields.items() if has_flag(key)}
 
     @functools.wraps(function)
     def command(**values: Any) -> None:
-        values["ctx"].meta[FLAGS] = {key: values.pop(key) for key in Settings.model_fields}
+        values["ctx"].meta[FLAGS] = {key: values.pop(key) for key in fields}
         function(**values)
 
     own = get_type_hints(function, include_extras=True)
@@ -51,7 +53,7 @@ def _with_settings(function: Callable[..., None]) -> Callable[..., None]:
         parameter.replace(annotation=own[name], kind=inspect.Parameter.KEYWORD_ONLY)
         for name, parameter in inspect.signature(function).parameters.items()
     ]
-    for key, field in Settings.model_fields.items():
+    for key, field in fields.items():
         help_text = f"{field.description} [default: {_show(field.default)}]"
         # mypy knows of no annotation that it is a type; every field has one.
         option: Any = path_option(help=help_text) if field.annotation is Path else typer.Option(help=help_text)

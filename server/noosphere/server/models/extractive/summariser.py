@@ -9,6 +9,7 @@ from typing import Protocol
 from ...context.relevance import terms
 from ...ports.models import SourceMessage, SummariserError, SummaryText, Tokenizer
 from ...sessions.summary_text import summary_text
+from ..fitting import fitted, replaced
 from .entities import find_entities
 from .fields import Fields, find_fields
 from .ranking import Candidate, choose
@@ -82,10 +83,11 @@ def make_summary(
     for name, share in _SHARES.items():
         # The newest stay where not all do; entities come best first.
         entries = wanted[name] if name == "entities" else _pinned_first(wanted[name], name)
-        summary = _replaced(summary, name, _fitting(name, entries, int(tokens_max * share), tokenizer))
+        summary = replaced(summary, name, _fitting(name, entries, int(tokens_max * share), tokenizer))
     room = tokens_max - tokenizer.count(summary_text(summary)) - 1
     summary = summary._replace(narrative=_narrative(previous.narrative, sentences, room, tokenizer))
-    return _within(summary, tokens_max, tokenizer)
+    # Pieces that were counted one by one may have more tokens when put together.
+    return fitted(summary, tokens_max, tokenizer)
 
 
 def _pinned_first(entries: Sequence[str], name: str) -> list[str]:
@@ -105,10 +107,6 @@ def _fitting(name: str, entries: Sequence[str], tokens_max: int, tokenizer: Toke
             taken.add(entry)
     ordered = entries if name == "entities" else _original(entries, name)
     return tuple(entry for entry in ordered if entry in taken)
-
-
-def _replaced(summary: SummaryText, name: str, entries: tuple[str, ...]) -> SummaryText:
-    return SummaryText(**{**summary._asdict(), name: entries})
 
 
 def _original(entries: Sequence[str], name: str) -> Sequence[str]:
@@ -133,16 +131,3 @@ def _weight(sentence: Sentence, place: int, count: int) -> float:
         weight = _ERROR_WEIGHT
     telling = min(1.0, len(sentence.terms) / _TELLING_TERMS)
     return weight * telling * (0.85 + 0.3 * (place + 1) / count)
-
-
-def _within(summary: SummaryText, tokens_max: int, tokenizer: Tokenizer) -> SummaryText:
-    """Returns the summary cut to what fits: pieces counted one by one may have more tokens when put together."""
-    for name in ("entities", "open_questions", "decisions", "goals"):
-        over = tokenizer.count(summary_text(summary)) - tokens_max
-        if over <= 0:
-            return summary
-        keep = tokenizer.count(summary.narrative) - over - 1
-        summary = summary._replace(narrative=tokenizer.cut(summary.narrative, max(0, keep)))
-        if tokenizer.count(summary_text(summary)) > tokens_max:
-            summary = _replaced(summary, name, ())
-    return summary

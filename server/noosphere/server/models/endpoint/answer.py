@@ -1,0 +1,64 @@
+"""What a model answered, checked: a summary, or an error that says what is wrong without repeating a word of it."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from ...ports.models import SummariserError, SummaryText
+
+ENTRIES_MAX = 64
+ENTRY_CHARS_MAX = 400
+NARRATIVE_CHARS_MAX = 20_000
+
+_FENCE = re.compile(r"\A```(?:json)?\s*\n(.*?)\n?```\Z", re.DOTALL)
+_Entry = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=ENTRY_CHARS_MAX)]
+_Entries = Annotated[tuple[_Entry, ...], Field(max_length=ENTRIES_MAX)]
+
+
+class _Answer(BaseModel):
+    # More fields than were asked for do no harm.
+    model_config = ConfigDict(extra="ignore")
+
+    goals: _Entries
+    decisions: _Entries
+    open_questions: _Entries
+    entities: _Entries
+    narrative: Annotated[str, StringConstraints(strip_whitespace=True, max_length=NARRATIVE_CHARS_MAX)]
+
+
+def parse_answer(text: str) -> SummaryText:
+    """Returns the summary that a model's answer holds, a fence of Markdown around it or not.
+
+    Raises:
+        SummariserError: it is no such JSON, a field is missing, too long or of another type, or it says nothing.
+    """
+    text = text.strip()
+    if not text:
+        raise SummariserError("the answer is empty")
+    if fenced := _FENCE.match(text):
+        text = fenced[1]
+    try:
+        answer = _Answer.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "it"
+        # Of malformed JSON the parser's message would repeat nothing but places; of values pydantic repeats none.
+        raise SummariserError(f"the answer is not what was asked for: {where}: {first['type']}") from None
+    summary = SummaryText(
+        goals=_flat(answer.goals),
+        decisions=_flat(answer.decisions),
+        open_questions=_flat(answer.open_questions),
+        entities=_flat(answer.entities),
+        narrative=answer.narrative,
+    )
+    if not any(summary):
+        raise SummariserError("the answer is a summary that says nothing")
+    return summary
+
+
+def _flat(entries: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns entries on one line each, so that none can pass for a heading."""
+    return tuple(" ".join(entry.split()) for entry in entries)
