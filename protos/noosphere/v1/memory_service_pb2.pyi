@@ -1037,14 +1037,16 @@ Global___Operation: _TypeAlias = Operation  # noqa: Y015
 
 @_typing.final
 class AppendOperation(_message.Message):
-    """Appends a message to the transcript of the session whose namespace is written."""
+    """Appends a message to the transcript of the session whose namespace is written. NOT_FOUND: SESSION_NOT_FOUND.
+    FAILED_PRECONDITION: TURN_NOT_OPEN.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     MESSAGE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def message(self) -> _session_service_pb2.Message:
-        """The message. If its id is known, nothing is appended."""
+        """The message. If its id is known, nothing is appended, and the result is the version of the earlier one."""
 
     def __init__(
         self,
@@ -2136,7 +2138,7 @@ class CommitRequest(_message.Message):
     @_builtins.property
     def awaited_calls(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Tool calls of the session whose results the decision must have seen, at most 64. FAILED_PRECONDITION:
-        CALLS_PENDING, if one is not finished.
+        CALLS_PENDING, if one is not finished. NOT_FOUND: ENTRY_NOT_FOUND, if one was never started.
         """
 
     @_builtins.property

@@ -36,6 +36,10 @@ class MemoryServiceStub(object):
     Any write, claim included, that presents a read-set token may return ABORTED (STALE_READ_SET) and
     FAILED_PRECONDITION (UNCHECKABLE_GUARD), as Commit does.
 
+    In the namespace of a session, `sessions/<id>`, SessionService has a say in every write: INVALID_ARGUMENT for a
+    key below `_session/`, which it keeps; FAILED_PRECONDITION (SESSION_CLOSED); RESOURCE_EXHAUSTED for more than 256
+    items. A namespace of that form that was never opened as a session is a plain one, its `_session/` apart.
+
     A server that stops may end calls that it has not begun with CANCELLED and no reason. Like UNAVAILABLE and
     DEADLINE_EXCEEDED, it is to be tried again with the same request id.
     """
@@ -183,6 +187,10 @@ class MemoryServiceServicer(object):
     RESOURCE_EXHAUSTED (LIMIT_EXCEEDED), UNAVAILABLE (DRAINING, ENGINE_UNAVAILABLE), UNIMPLEMENTED (NOT_IMPLEMENTED).
     Any write, claim included, that presents a read-set token may return ABORTED (STALE_READ_SET) and
     FAILED_PRECONDITION (UNCHECKABLE_GUARD), as Commit does.
+
+    In the namespace of a session, `sessions/<id>`, SessionService has a say in every write: INVALID_ARGUMENT for a
+    key below `_session/`, which it keeps; FAILED_PRECONDITION (SESSION_CLOSED); RESOURCE_EXHAUSTED for more than 256
+    items. A namespace of that form that was never opened as a session is a plain one, its `_session/` apart.
 
     A server that stops may end calls that it has not begun with CANCELLED and no reason. Like UNAVAILABLE and
     DEADLINE_EXCEEDED, it is to be tried again with the same request id.
@@ -523,6 +531,10 @@ class MemoryService(object):
     RESOURCE_EXHAUSTED (LIMIT_EXCEEDED), UNAVAILABLE (DRAINING, ENGINE_UNAVAILABLE), UNIMPLEMENTED (NOT_IMPLEMENTED).
     Any write, claim included, that presents a read-set token may return ABORTED (STALE_READ_SET) and
     FAILED_PRECONDITION (UNCHECKABLE_GUARD), as Commit does.
+
+    In the namespace of a session, `sessions/<id>`, SessionService has a say in every write: INVALID_ARGUMENT for a
+    key below `_session/`, which it keeps; FAILED_PRECONDITION (SESSION_CLOSED); RESOURCE_EXHAUSTED for more than 256
+    items. A namespace of that form that was never opened as a session is a plain one, its `_session/` apart.
 
     A server that stops may end calls that it has not begun with CANCELLED and no reason. Like UNAVAILABLE and
     DEADLINE_EXCEEDED, it is to be tried again with the same request id.

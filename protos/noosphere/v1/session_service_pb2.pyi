@@ -467,7 +467,9 @@ class Message(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     RETRACTED_FIELD_NUMBER: _builtins.int
     id: _builtins.str
-    """The author's own id, unique in the session, at most 128 bytes; empty asks the server for one."""
+    """The author's own id, unique in the session, at most 128 bytes; empty asks the server for one. Ids of the form
+    that the server issues, 16 hex digits, `-` and 4 more, name only messages that it has named.
+    """
     role: Global___Role.ValueType
     """Who speaks."""
     tool_call_id: _builtins.str
@@ -649,7 +651,7 @@ class Session(_message.Message):
     parent: _builtins.str
     """The session that it was forked from; empty if none."""
     last_message: _builtins.str
-    """The newest message's key; empty if there is none."""
+    """The newest message's key, which for a fork may lie in its parent; empty if there is none."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """For filters, at most 16."""

@@ -201,7 +201,7 @@ class SessionServiceServicer(object):
     """
 
     def OpenSession(self, request, context):
-        """Opens a session. FAILED_PRECONDITION: SESSION_EXISTS, unless `allow_existing`.
+        """Opens a session. FAILED_PRECONDITION: SESSION_EXISTS, unless `allow_existing`; then SESSION_CLOSED, if it is.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -253,7 +253,7 @@ class SessionServiceServicer(object):
 
     def AppendMessages(self, request, context):
         """Appends messages in one commit, in their order. ABORTED: TRANSCRIPT_MOVED, if `expected_last` is no longer
-        the newest message.
+        the newest message. FAILED_PRECONDITION: TURN_NOT_OPEN, if a message names a turn that is not open.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -267,14 +267,15 @@ class SessionServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RetractMessage(self, request, context):
-        """Takes a message's content back; a mark of it remains in its place.
+        """Takes a message's content back; a mark of it remains in its place, with the ids and names of its tool calls.
+        The namespace's log holds the content until it is trimmed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BeginTurn(self, request, context):
-        """Begins a turn and returns its number. A turn holds any number of steps.
+        """Begins a turn and returns its number. A turn holds any number of steps. At most 64 are open at a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -42,7 +42,7 @@ class SessionServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> SessionServiceAsyncStub: ...
     OpenSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.OpenSessionRequest, _session_service_pb2.OpenSessionResponse]
-    """Opens a session. FAILED_PRECONDITION: SESSION_EXISTS, unless `allow_existing`."""
+    """Opens a session. FAILED_PRECONDITION: SESSION_EXISTS, unless `allow_existing`; then SESSION_CLOSED, if it is."""
     GetSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.GetSessionRequest, _session_service_pb2.GetSessionResponse]
     """Returns a session's settings and position."""
     ListSessions: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.ListSessionsRequest, _session_service_pb2.ListSessionsResponse]
@@ -61,14 +61,16 @@ class SessionServiceStub:
     """Opens a new session that begins with this one's items, summary and window. Older messages are read through it."""
     AppendMessages: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.AppendMessagesRequest, _session_service_pb2.AppendMessagesResponse]
     """Appends messages in one commit, in their order. ABORTED: TRANSCRIPT_MOVED, if `expected_last` is no longer
-    the newest message.
+    the newest message. FAILED_PRECONDITION: TURN_NOT_OPEN, if a message names a turn that is not open.
     """
     ListMessages: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.ListMessagesRequest, _session_service_pb2.ListMessagesResponse]
     """Lists a transcript, by pages, the oldest or the newest first. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
     RetractMessage: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.RetractMessageRequest, _session_service_pb2.RetractMessageResponse]
-    """Takes a message's content back; a mark of it remains in its place."""
+    """Takes a message's content back; a mark of it remains in its place, with the ids and names of its tool calls.
+    The namespace's log holds the content until it is trimmed.
+    """
     BeginTurn: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.BeginTurnRequest, _session_service_pb2.BeginTurnResponse]
-    """Begins a turn and returns its number. A turn holds any number of steps."""
+    """Begins a turn and returns its number. A turn holds any number of steps. At most 64 are open at a time."""
     EndTurn: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.EndTurnRequest, _session_service_pb2.EndTurnResponse]
     """Ends a turn: access statistics are settled, a checkpoint is made and the controller runs, as the session's
     settings say. FAILED_PRECONDITION: TURN_NOT_OPEN.
@@ -128,7 +130,7 @@ class SessionServiceAsyncStub(SessionServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     OpenSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.OpenSessionRequest, _session_service_pb2.OpenSessionResponse]  # type: ignore[assignment]
-    """Opens a session. FAILED_PRECONDITION: SESSION_EXISTS, unless `allow_existing`."""
+    """Opens a session. FAILED_PRECONDITION: SESSION_EXISTS, unless `allow_existing`; then SESSION_CLOSED, if it is."""
     GetSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.GetSessionRequest, _session_service_pb2.GetSessionResponse]  # type: ignore[assignment]
     """Returns a session's settings and position."""
     ListSessions: _aio.UnaryUnaryMultiCallable[_session_service_pb2.ListSessionsRequest, _session_service_pb2.ListSessionsResponse]  # type: ignore[assignment]
@@ -147,14 +149,16 @@ class SessionServiceAsyncStub(SessionServiceStub):
     """Opens a new session that begins with this one's items, summary and window. Older messages are read through it."""
     AppendMessages: _aio.UnaryUnaryMultiCallable[_session_service_pb2.AppendMessagesRequest, _session_service_pb2.AppendMessagesResponse]  # type: ignore[assignment]
     """Appends messages in one commit, in their order. ABORTED: TRANSCRIPT_MOVED, if `expected_last` is no longer
-    the newest message.
+    the newest message. FAILED_PRECONDITION: TURN_NOT_OPEN, if a message names a turn that is not open.
     """
     ListMessages: _aio.UnaryUnaryMultiCallable[_session_service_pb2.ListMessagesRequest, _session_service_pb2.ListMessagesResponse]  # type: ignore[assignment]
     """Lists a transcript, by pages, the oldest or the newest first. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
     RetractMessage: _aio.UnaryUnaryMultiCallable[_session_service_pb2.RetractMessageRequest, _session_service_pb2.RetractMessageResponse]  # type: ignore[assignment]
-    """Takes a message's content back; a mark of it remains in its place."""
+    """Takes a message's content back; a mark of it remains in its place, with the ids and names of its tool calls.
+    The namespace's log holds the content until it is trimmed.
+    """
     BeginTurn: _aio.UnaryUnaryMultiCallable[_session_service_pb2.BeginTurnRequest, _session_service_pb2.BeginTurnResponse]  # type: ignore[assignment]
-    """Begins a turn and returns its number. A turn holds any number of steps."""
+    """Begins a turn and returns its number. A turn holds any number of steps. At most 64 are open at a time."""
     EndTurn: _aio.UnaryUnaryMultiCallable[_session_service_pb2.EndTurnRequest, _session_service_pb2.EndTurnResponse]  # type: ignore[assignment]
     """Ends a turn: access statistics are settled, a checkpoint is made and the controller runs, as the session's
     settings say. FAILED_PRECONDITION: TURN_NOT_OPEN.
@@ -217,7 +221,7 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _session_service_pb2.OpenSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.OpenSessionResponse, _abc.Awaitable[_session_service_pb2.OpenSessionResponse]]:
-        """Opens a session. FAILED_PRECONDITION: SESSION_EXISTS, unless `allow_existing`."""
+        """Opens a session. FAILED_PRECONDITION: SESSION_EXISTS, unless `allow_existing`; then SESSION_CLOSED, if it is."""
 
     @_abc_1.abstractmethod
     def GetSession(
@@ -278,7 +282,7 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.AppendMessagesResponse, _abc.Awaitable[_session_service_pb2.AppendMessagesResponse]]:
         """Appends messages in one commit, in their order. ABORTED: TRANSCRIPT_MOVED, if `expected_last` is no longer
-        the newest message.
+        the newest message. FAILED_PRECONDITION: TURN_NOT_OPEN, if a message names a turn that is not open.
         """
 
     @_abc_1.abstractmethod
@@ -295,7 +299,9 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _session_service_pb2.RetractMessageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.RetractMessageResponse, _abc.Awaitable[_session_service_pb2.RetractMessageResponse]]:
-        """Takes a message's content back; a mark of it remains in its place."""
+        """Takes a message's content back; a mark of it remains in its place, with the ids and names of its tool calls.
+        The namespace's log holds the content until it is trimmed.
+        """
 
     @_abc_1.abstractmethod
     def BeginTurn(
@@ -303,7 +309,7 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _session_service_pb2.BeginTurnRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.BeginTurnResponse, _abc.Awaitable[_session_service_pb2.BeginTurnResponse]]:
-        """Begins a turn and returns its number. A turn holds any number of steps."""
+        """Begins a turn and returns its number. A turn holds any number of steps. At most 64 are open at a time."""
 
     @_abc_1.abstractmethod
     def EndTurn(
