@@ -115,8 +115,9 @@ class LocalServer:
         await self.start()
 
     async def sweep(self) -> None:
-        """Runs the sweeper once over everything."""
+        """Runs the sweeper once over everything, and the upkeep of sessions."""
         await self.engine.memory.upkeep.round()
+        await self.engine.sessions.upkeep.round()
 
     async def elapse(self, by_ms: int) -> None:
         """Lets time pass, once whoever runs has come to wait for it, and lets those run who waited."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 from google.protobuf.message import Message
-from tests.support.api import Agent
+from tests.support.api import Agent, contents
 from tests.support.transport import SESSIONS, Refused
 from tests.support.worlds import World
 
@@ -130,6 +130,21 @@ class SessionAgent:
         """Goes back to a checkpoint."""
         request = pb.RestoreCheckpointRequest(session_id=session_id, checkpoint_id=checkpoint_id, **fields)
         return await self.call("RestoreCheckpoint", request, pb.RestoreCheckpointResponse)
+
+    async def close(self, session_id: str, **fields: Any) -> pb.CloseSessionResponse:
+        """Closes a session."""
+        request = pb.CloseSessionRequest(session_id=session_id, **fields)
+        return await self.call("CloseSession", request, pb.CloseSessionResponse)
+
+    async def purge(self, session_id: str, **fields: Any) -> int:
+        """Purges a session; returns how many records went."""
+        request = pb.PurgeSessionRequest(session_id=session_id, **fields)
+        return (await self.call("PurgeSession", request, pb.PurgeSessionResponse)).records
+
+    async def items(self, session_id: str) -> dict[str, bytes]:
+        """Reads all items with their one value."""
+        records = await self.agent.listing(space(session_id))
+        return contents(record for record in records if not record.key.startswith("_session/"))
 
 
 def said(text: str, role: pb.Role.ValueType = pb.ROLE_USER, **fields: Any) -> pb.Message:

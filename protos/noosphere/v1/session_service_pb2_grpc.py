@@ -229,16 +229,17 @@ class SessionServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CloseSession(self, request, context):
-        """Closes a session and decides what becomes of its items and pending tool calls. Idempotent.
-        FAILED_PRECONDITION: CALLS_PENDING, if calls are pending and `pending_calls` says to refuse.
+        """Closes a session and decides what becomes of its items and pending tool calls. Idempotent: what the first call
+        decided stays. An ephemeral session is gone then; of others upkeep closes those that are idle, and purges closed
+        ones, when their settings say. FAILED_PRECONDITION: CALLS_PENDING, if calls are pending and `pending_calls` says to refuse.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PurgeSession(self, request, context):
-        """Removes a closed session and everything in it. FAILED_PRECONDITION: SESSION_OPEN; CHILDREN_OPEN, if a fork
-        still reads its messages.
+        """Removes a closed session and everything in it; purging again changes nothing. FAILED_PRECONDITION: SESSION_OPEN;
+        CHILDREN_OPEN, if a fork still reads its messages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

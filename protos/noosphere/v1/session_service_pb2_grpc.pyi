@@ -50,12 +50,13 @@ class SessionServiceStub:
     UpdateSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.UpdateSessionRequest, _session_service_pb2.UpdateSessionResponse]
     """Changes a session's title and labels. It disturbs no running turn and no read set."""
     CloseSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.CloseSessionRequest, _session_service_pb2.CloseSessionResponse]
-    """Closes a session and decides what becomes of its items and pending tool calls. Idempotent.
-    FAILED_PRECONDITION: CALLS_PENDING, if calls are pending and `pending_calls` says to refuse.
+    """Closes a session and decides what becomes of its items and pending tool calls. Idempotent: what the first call
+    decided stays. An ephemeral session is gone then; of others upkeep closes those that are idle, and purges closed
+    ones, when their settings say. FAILED_PRECONDITION: CALLS_PENDING, if calls are pending and `pending_calls` says to refuse.
     """
     PurgeSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.PurgeSessionRequest, _session_service_pb2.PurgeSessionResponse]
-    """Removes a closed session and everything in it. FAILED_PRECONDITION: SESSION_OPEN; CHILDREN_OPEN, if a fork
-    still reads its messages.
+    """Removes a closed session and everything in it; purging again changes nothing. FAILED_PRECONDITION: SESSION_OPEN;
+    CHILDREN_OPEN, if a fork still reads its messages.
     """
     ForkSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.ForkSessionRequest, _session_service_pb2.ForkSessionResponse]
     """Opens a new session that begins with this one's items, summary and window. Older messages are read through it."""
@@ -138,12 +139,13 @@ class SessionServiceAsyncStub(SessionServiceStub):
     UpdateSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.UpdateSessionRequest, _session_service_pb2.UpdateSessionResponse]  # type: ignore[assignment]
     """Changes a session's title and labels. It disturbs no running turn and no read set."""
     CloseSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.CloseSessionRequest, _session_service_pb2.CloseSessionResponse]  # type: ignore[assignment]
-    """Closes a session and decides what becomes of its items and pending tool calls. Idempotent.
-    FAILED_PRECONDITION: CALLS_PENDING, if calls are pending and `pending_calls` says to refuse.
+    """Closes a session and decides what becomes of its items and pending tool calls. Idempotent: what the first call
+    decided stays. An ephemeral session is gone then; of others upkeep closes those that are idle, and purges closed
+    ones, when their settings say. FAILED_PRECONDITION: CALLS_PENDING, if calls are pending and `pending_calls` says to refuse.
     """
     PurgeSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.PurgeSessionRequest, _session_service_pb2.PurgeSessionResponse]  # type: ignore[assignment]
-    """Removes a closed session and everything in it. FAILED_PRECONDITION: SESSION_OPEN; CHILDREN_OPEN, if a fork
-    still reads its messages.
+    """Removes a closed session and everything in it; purging again changes nothing. FAILED_PRECONDITION: SESSION_OPEN;
+    CHILDREN_OPEN, if a fork still reads its messages.
     """
     ForkSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.ForkSessionRequest, _session_service_pb2.ForkSessionResponse]  # type: ignore[assignment]
     """Opens a new session that begins with this one's items, summary and window. Older messages are read through it."""
@@ -253,8 +255,9 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _session_service_pb2.CloseSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.CloseSessionResponse, _abc.Awaitable[_session_service_pb2.CloseSessionResponse]]:
-        """Closes a session and decides what becomes of its items and pending tool calls. Idempotent.
-        FAILED_PRECONDITION: CALLS_PENDING, if calls are pending and `pending_calls` says to refuse.
+        """Closes a session and decides what becomes of its items and pending tool calls. Idempotent: what the first call
+        decided stays. An ephemeral session is gone then; of others upkeep closes those that are idle, and purges closed
+        ones, when their settings say. FAILED_PRECONDITION: CALLS_PENDING, if calls are pending and `pending_calls` says to refuse.
         """
 
     @_abc_1.abstractmethod
@@ -263,8 +266,8 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _session_service_pb2.PurgeSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.PurgeSessionResponse, _abc.Awaitable[_session_service_pb2.PurgeSessionResponse]]:
-        """Removes a closed session and everything in it. FAILED_PRECONDITION: SESSION_OPEN; CHILDREN_OPEN, if a fork
-        still reads its messages.
+        """Removes a closed session and everything in it; purging again changes nothing. FAILED_PRECONDITION: SESSION_OPEN;
+        CHILDREN_OPEN, if a fork still reads its messages.
         """
 
     @_abc_1.abstractmethod

@@ -122,10 +122,18 @@ async def open_engine(
             sweep_interval_ms=int(settings.sweep_seconds * 1000),
             extension=rules,
         )
-        tasks = memory.start()
+        sessions = Sessions.build(
+            memory.core,
+            rules,
+            tokenizers=tokenizers,
+            rng=system_random(),
+            clock=clock,
+            upkeep_interval_ms=int(settings.sweep_seconds * 1000),
+            forget=(lambda _: memory.watches.forget_decoded(),),
+        )
+        tasks = (*memory.start(), *sessions.start())
         supervise(tasks, on_fatal)
         stack.push_async_callback(_cancel, tasks)
-        sessions = Sessions.build(memory.core, rules, tokenizers=tokenizers, rng=system_random())
         yield Engine(memory, sessions, store)
 
 

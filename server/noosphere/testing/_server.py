@@ -132,8 +132,9 @@ class Server:
                 await self._rest.move(step_ms / 1000)
                 await self._rest.come(clock.calls)
                 await self._sweep()
-            # Also what is due at no moment of its own: logs that have become too old.
+            # Also what is due at no moment of its own: logs that have become too old, sessions that are idle.
             await self.engine.memory.upkeep.round()
+            await self.engine.sessions.upkeep.round()
             await self._rest.come(clock.calls)
 
     async def settle(self) -> None:

@@ -155,6 +155,11 @@ _SMALL_BYTES_MAX = 2048
 _decode_small = lru_cache(maxsize=4096)(_decode)
 
 
+def forget_decoded() -> None:
+    """Forgets what was kept of decoded records."""
+    _decode_small.cache_clear()
+
+
 def decode_entry(entry: StoredEntry | None) -> Record | None:
     """Returns a stored entry's record, None for None."""
     return None if entry is None else decode_record(entry.data, entry.revision)

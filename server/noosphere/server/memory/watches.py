@@ -87,6 +87,11 @@ class Watches:
         self._decoded_bytes = 0
         self.open_count = 0
 
+    def forget_decoded(self) -> None:
+        """Forgets what was kept of decoded changes."""
+        self._decoded.clear()
+        self._decoded_bytes = 0
+
     async def watch(
         self, call: Call, namespace: str, collection: str, start: WatchStart
     ) -> AsyncGenerator[WatchMessage, None]:

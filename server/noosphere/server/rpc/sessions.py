@@ -11,10 +11,11 @@ from . import decode
 from . import session_shapes as shapes
 from .calls import Context, unary
 from .checkpoints import CheckpointMethods
+from .endings import EndingMethods
 from .transcripts import TranscriptMethods
 
 
-class SessionRpc(TranscriptMethods, CheckpointMethods):
+class SessionRpc(TranscriptMethods, CheckpointMethods, EndingMethods):
     """The gRPC face of sessions."""
 
     def __init__(self, sessions: Sessions) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..memory.core import Core
 from ..ports.models import Tokenizers
+from ..ports.runtime import Clock
 from .checkpoints import Checkpoints
+from .closing import Closer
 from .control import Control
+from .purging import Purger
 from .restoring import Restorer
 from .retention import Retention
 from .rules import SessionRules
@@ -18,6 +22,7 @@ from .scribe import Scribe
 from .sessions import SessionBook
 from .transcript import Transcript
 from .turns import AfterTurn, TurnBook
+from .upkeep import SessionUpkeep
 
 __all__ = ["SessionRules", "Sessions", "VersionKeeper"]
 
@@ -33,6 +38,9 @@ class Sessions:
     control: Control
     checkpoints: Checkpoints
     restorer: Restorer
+    closer: Closer
+    purger: Purger
+    upkeep: SessionUpkeep
 
     @classmethod
     def build(
@@ -42,7 +50,10 @@ class Sessions:
         *,
         tokenizers: Tokenizers,
         rng: random.Random,
+        clock: Clock,
+        upkeep_interval_ms: int,
         after_turn: Sequence[AfterTurn] = (),
+        forget: Sequence[Callable[[str], None]] = (),
     ) -> Sessions:
         """Returns the services.
 
@@ -51,12 +62,17 @@ class Sessions:
             rules: what extends the writes of shared memory; its hooks apply to the writes of sessions too.
             tokenizers: knows the vocabularies.
             rng: makes ids.
+            clock: the source of time.
+            upkeep_interval_ms: time between two looks at idle and closed sessions.
             after_turn: what happens at the end of each turn after its checkpoint, in this order.
+            forget: each is told the id of an ephemeral session that is gone, to forget what it holds of it.
         """
         scribe = Scribe(core, rules.hooks)
         book = SessionBook(scribe, tokenizers, rng)
         retention = Retention(scribe)
         checkpoints = Checkpoints(scribe, retention)
+        closer = Closer(scribe, book, forget=forget)
+        purger = Purger(scribe, closer)
         return cls(
             scribe=scribe,
             book=book,
@@ -65,4 +81,11 @@ class Sessions:
             control=Control(scribe),
             checkpoints=checkpoints,
             restorer=Restorer(scribe, book, retention),
+            closer=closer,
+            purger=purger,
+            upkeep=SessionUpkeep(scribe, closer, purger, retention, clock=clock, interval_ms=upkeep_interval_ms),
         )
+
+    def start(self) -> tuple[asyncio.Task[None], ...]:
+        """Starts the background work; the caller cancels it."""
+        return (asyncio.create_task(self.upkeep.run(), name="noosphere-session-upkeep"),)

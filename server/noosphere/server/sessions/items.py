@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 
 from noosphere.consistency import exhausted
 
@@ -19,19 +20,24 @@ _SCAN_STEP = 512
 _PAGE_SMALL = 64
 
 
-async def count_items(store: WorkingStore, ref: NamespaceRef) -> int:
-    """Returns how many items a session has, as accepted."""
-    count = 0
+async def all_items(store: WorkingStore, ref: NamespaceRef) -> AsyncGenerator[StoredEntry, None]:
+    """Yields the items of a session as accepted, tombstones too; others may change them meanwhile."""
     for after, before in ITEM_RANGES:
         cursor, more = after, True
         while more:
             page = await store.scan(ref, "", after=cursor, before=before, limit=_SCAN_STEP, accepted=True)
-            count += sum(entry.live_until_ms > page.view.now_ms for entry in page.entries)
+            for entry in page.entries:
+                yield entry
             more = page.more
             if more:
                 cursor = page.entries[-1].key
                 await asyncio.sleep(0)
-    return count
+
+
+async def count_items(store: WorkingStore, ref: NamespaceRef) -> int:
+    """Returns how many items a session has, as accepted."""
+    now_ms = store.now_ms()
+    return sum([entry.live_until_ms > now_ms async for entry in all_items(store, ref)])
 
 
 async def live_items(store: WorkingStore, ref: NamespaceRef, view: NamespaceView) -> tuple[StoredEntry, ...] | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from noosphere.consistency import NEVER_MS
+
 from .draft import Draft, Look
 from .keys import CHECKPOINTS, SAVEPOINTS, KeyRange
 from .manifests import base_of, difference, manifest_key
@@ -40,6 +42,17 @@ class Retention:
         while removed < _AT_ONCE and await prepared(session_id, lambda: self._remove_oldest(session_id)):
             removed += 1
         return removed
+
+    async def ends_ms(self, session_id: str) -> int:
+        """Returns when the oldest checkpoint will be too old, ``NEVER_MS`` if there is none."""
+        look = await self._scribe.peek(session_id, (SAVEPOINTS,))
+        if look.info is None or not decode_savepoints(look.entries[SAVEPOINTS]).newest:
+            return NEVER_MS
+        try:
+            oldest = await self._oldest(session_id)
+        except Moved:
+            return NEVER_MS
+        return oldest.created_ms + look.session.settings.checkpoint_age_ms_max
 
     async def _remove_oldest(self, session_id: str) -> bool:
         scribe = self._scribe

@@ -33,7 +33,6 @@ from ..memory.core import Core, check_tokens, located
 from ..memory.expiry import key_check
 from ..memory.guards import UNGUARDED, Validation, advance, validate
 from ..memory.types import Call
-from ..ports.coordinator import Incarnation
 from ..ports.store import (
     Check,
     CollectionCheck,
@@ -55,8 +54,8 @@ from .types import SessionStatus
 
 ATTEMPTS_MAX = 64
 
-BACKGROUND = Call(Incarnation("noosphere", 0))
-"""Who writes what no agent asks for. Real incarnations have numbers above 0."""
+BACKGROUND = Call()
+"""Who writes what no agent asks for: nobody, as with an expiry."""
 
 T = TypeVar("T")
 Decide = Callable[[Look, Draft], T]

@@ -138,6 +138,32 @@ class SessionStatus(StrEnum):
     CLOSED = "closed"
 
 
+class ItemDisposition(StrEnum):
+    """What becomes of the items of a session that is closed."""
+
+    ARCHIVE = "archive"
+    DROP = "drop"
+    KEEP = "keep"
+
+
+class Closing(msgspec.Struct, frozen=True):
+    """How far the closing of a session has come, which may take several commits.
+
+    Attributes:
+        items: what becomes of the items.
+        done: whether everything is carried out.
+        archived: how many items have become candidates.
+        dropped: how many items were removed.
+        failed_calls: how many pending tool calls have failed.
+    """
+
+    items: ItemDisposition
+    done: bool = False
+    archived: int = 0
+    dropped: int = 0
+    failed_calls: int = 0
+
+
 class CheckpointPolicy(StrEnum):
     """When checkpoints are made without being asked for."""
 
@@ -222,6 +248,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
         closed_ms: store time at which it was closed; 0 while it is open.
         branch: the branch that appends go to.
         parent: the session that it was forked from; empty if none.
+        closing: what its closing has done; None while it is open.
     """
 
     owner: str
@@ -232,6 +259,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
     closed_ms: int = 0
     branch: int = 0
     parent: str = ""
+    closing: Closing | None = None
 
 
 class SessionMeta(msgspec.Struct, frozen=True):
