@@ -264,3 +264,24 @@ async def test_an_id_that_many_append_at_once_is_appended_once(world: World) -> 
     (stored,) = await a.messages(s)
     assert [list(reply.messages) for reply in replies] == [[stored]] * 8
     assert sorted(bool(reply.revision) for reply in replies) == [False] * 7 + [True]
+
+
+async def test_who_asks_for_it_has_the_transcript_in_the_read_set(world: World) -> None:
+    a, s = await opened(world)
+    await a.say(s, "one", id="m")
+
+    async def seen(record: bool) -> types.CallContext:
+        request = pb.ListMessagesRequest(session_id=s, call=a.agent.call())
+        request.call.record_read_set = record
+        call = a.agent.call()
+        call.read_set_token = (await a.call("ListMessages", request, pb.ListMessagesResponse)).call.read_set_token
+        return call
+
+    call = await seen(record=True)
+    # Taking back changes what a message says, not which there are.
+    await a.retract(s, "m")
+    call.read_set_token = (await a.append(s, said("two"), call=call)).call.read_set_token
+    await a.say(s, "behind my back")
+    with refusal("STALE_READ_SET", "_session/messages/"):
+        await a.append(s, said("three"), call=call)
+    assert not (await seen(record=False)).read_set_token

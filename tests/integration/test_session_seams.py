@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import pytest
-from tests.support.api import Agent, Api, put, span
+from tests.support.api import Agent, Api, counter, delete, merge, put, span
 from tests.support.engine import LocalServer, local_server
 from tests.support.sessions import SessionAgent, refusal, space, texts
 from tests.support.transport import HandlerTransport
@@ -24,10 +25,14 @@ from noosphere.server.rpc.memory import MemoryRpc
 from noosphere.server.rpc.sessions import SessionRpc
 from noosphere.server.sessions import SessionRules, Sessions
 from noosphere.server.sessions.codec import encode, encode_index
+from noosphere.server.sessions.control import Control
 from noosphere.server.sessions.draft import Draft, Look
 from noosphere.server.sessions.hooks import ItemChange
 from noosphere.server.sessions.keys import CALL_IDS, INFO, PENDING, id_key
-from noosphere.server.sessions.scribe import Intent
+from noosphere.server.sessions.scribe import Intent, Scribe
+from noosphere.server.sessions.sessions import SessionBook
+from noosphere.server.sessions.transcript import Transcript
+from noosphere.server.sessions.turns import TurnBook
 from noosphere.server.sessions.types import SessionStatus, Transition, TransitionAction, TurnOutcome
 from noosphere.v1 import memory_service_pb2 as pb
 
@@ -115,7 +120,15 @@ async def seams(tmp_path: Path) -> AsyncIterator[Seams]:
             sweep_interval_ms=1_000,
             extension=rules,
         )
-        sessions = Sessions.build(memory.core, rules, tokenizers=tokenizers, rng=system_random(), after_turn=(ends,))
+        scribe = Scribe(memory.core, rules.hooks)
+        sessions = dataclasses.replace(
+            server.engine.sessions,
+            scribe=scribe,
+            book=SessionBook(scribe, tokenizers, system_random()),
+            transcript=Transcript(scribe, tokenizers),
+            turns=TurnBook(scribe, (ends,)),
+            control=Control(scribe),
+        )
         rpc = SessionRpc(sessions)  # type: ignore[abstract]
         api = Api(HandlerTransport(MemoryRpc(memory), AdminRpc(memory, server.clock), rpc))
         agent = SessionAgent(Agent(api, await api.open_agent("a")))
@@ -176,7 +189,13 @@ async def test_explicit_reads_and_writes_of_items_are_heard(seams: Seams) -> Non
     await a.listing(space(S))
     await a.get("shared/elsewhere", "item")
     await seams.agent.say(S, "no access")
+    await a.delete(space(S), "item", blind=True)
     assert seams.accesses.heard == [(a.name, S, "item"), (a.name, S, "item"), ("", S, "item"), ("", S, "other")]
+    seams.accesses.heard.clear()
+    await a.transact(space(S), put("one", 1), delete("two"), merge(counter("three")))
+    with refusal("PRECONDITION_REQUIRED"):
+        await a.put(space(S), "one", 2)
+    assert [key for _, _, key in seams.accesses.heard] == ["one", "three"]
 
 
 async def test_the_end_of_a_turn_tells_what_it_brought_about(seams: Seams) -> None:

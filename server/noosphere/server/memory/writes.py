@@ -137,10 +137,7 @@ class Writes:
         Raises:
             Refusal: the first failed check, in the order of ``noosphere.consistency.order``.
         """
-        reply = await self._write(call, namespace, "put", (op,))
-        if (extension := self._core.extension).concerns(namespace):
-            extension.accessed(call, namespace, (op.key,))
-        return reply
+        return await self._write(call, namespace, "put", (op,))
 
     async def delete(self, call: Call, namespace: str, op: DeleteOp) -> WriteReply:
         """Deletes one key; without a live value it is a no-op with revision 0.
@@ -232,6 +229,9 @@ class Writes:
         for _ in range(ATTEMPTS_MAX):
             result = await self._attempt(ref, job)
             if isinstance(result, WriteReply):
+                if extended:
+                    put = (op.key for op in ops if isinstance(op, (PutOp, MergeOperation)))
+                    extension.accessed(call, namespace, put)
                 return result
             ref = result
         name = repr(keys[0]) if keys else repr(namespace)
