@@ -201,7 +201,8 @@ def stories(draw: st.DrawFn, *, events_max: int = 25) -> Story:
         elif event == "retract" and story.messages:
             at = draw(st.integers(0, len(story.messages) - 1))
             gone = story.messages[at]
-            story.messages[at] = gone._replace(parts=(), tool_calls=(), retracted=True)
+            calls = tuple(use._replace(arguments="{}") for use in gone.tool_calls)
+            story.messages[at] = gone._replace(parts=(), tool_calls=calls, retracted=True)
     return story
 
 

@@ -21,6 +21,7 @@ from noosphere.server.context.provider_rules import check_anthropic, check_opena
 from noosphere.server.context.request import Assembled, Assembly
 from noosphere.server.context.shapes import anthropic_request, openai_messages, openai_tools
 from noosphere.server.context.types import Fate, SectionKind
+from noosphere.server.context.units import is_gone
 from noosphere.server.sessions.types import Role
 
 many = settings(
@@ -87,7 +88,7 @@ def test_constraints_come_first_and_the_input_or_its_result_last(assembly: Assem
     assert [message.role for message in result.messages].count(Role.SYSTEM) == 1
     assert assembly.system.replace(FENCE.mark, "[mark removed]") in first.text
     assert FENCE.rule in first.text
-    mine = [m for m in assembly.messages if m.author == ME and not m.retracted and m.role is not Role.SYSTEM]
+    mine = [m for m in assembly.messages if m.author == ME and not is_gone(m) and m.role is not Role.SYSTEM]
     waits_for_result = bool(mine) and (bool(mine[-1].tool_calls) or mine[-1].role is Role.TOOL)
     text = assembly.given.replace(FENCE.mark, "[mark removed]").replace(FENCE.mark.upper(), "[mark removed]")
     if assembly.given.strip() and not waits_for_result:
@@ -154,13 +155,13 @@ def test_a_call_and_its_results_are_never_apart(assembly: Assembly) -> None:
     fates = {entry.id: entry.fate for entry in result.entries}
     claimed: set[str] = set()
     for at, message in enumerate(assembly.messages):
-        if message.retracted or not message.tool_calls or message.author != ME:
+        if not message.tool_calls or message.author != ME:
             continue
         wanted = {use.call_id for use in message.tool_calls}
         for later in assembly.messages[at + 1 :]:
-            if later.role is Role.ASSISTANT and later.author == ME and not later.retracted:
+            if later.role is Role.ASSISTANT and later.author == ME and not is_gone(later):
                 break
-            if later.tool_call_id in wanted and later.id not in claimed and not later.retracted:
+            if later.tool_call_id in wanted and later.id not in claimed:
                 claimed.add(later.id)
                 wanted.discard(later.tool_call_id)
                 inside = fates[f"message:{message.id}"] is not Fate.DROPPED

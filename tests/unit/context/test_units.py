@@ -9,7 +9,7 @@ from tests.unit.context.stories import GATEWAY, ME, OWNER, READERS, Story, stori
 
 from noosphere.consistency import Refusal
 from noosphere.server.context.current import in_steps, locate
-from noosphere.server.context.units import Unit, UnitKind, group
+from noosphere.server.context.units import Unit, UnitKind, group, is_gone
 from noosphere.server.context.window import Limits, Room, choose, reach
 from noosphere.server.sessions.types import Role
 
@@ -59,6 +59,21 @@ def test_a_second_result_and_one_without_a_call_are_news() -> None:
     assert kinds(story) == ["call", "late", "late"]
 
 
+def test_what_was_taken_back_leaves_a_mark_only_where_it_is_part_of_a_call() -> None:
+    story = Story()
+    (use,) = story.call("tool")
+    story.result(use, "secret")
+    story.user("secret")
+    story.messages = [
+        message._replace(
+            parts=(), tool_calls=tuple(u._replace(arguments="{}") for u in message.tool_calls), retracted=True
+        )
+        for message in story.messages
+    ]
+    assert kinds(story) == ["call"]
+    assert len(group(story.messages, READERS)[0].messages) == 2
+
+
 def test_somebody_may_finish_anothers_call_and_a_user_may_interrupt() -> None:
     story = Story()
     (use,) = story.call("tool")
@@ -74,7 +89,7 @@ def test_somebody_may_finish_anothers_call_and_a_user_may_interrupt() -> None:
 def test_units_hold_every_message_once_and_in_order(story: Story) -> None:
     units = group(story.messages, READERS)
     held = [message.id for unit in units for message in unit.messages]
-    assert sorted(held) == sorted(message.id for message in story.messages if not message.retracted)
+    assert sorted(held) == sorted(message.id for message in story.messages if not is_gone(message))
     firsts = [unit.first.key for unit in units]
     assert firsts == sorted(firsts)
 

@@ -23,8 +23,8 @@ from .packing import Choice, pack
 from .rendering import Rendered, distinct_ids, size_of
 from .request import Assembled, Assembly, Coverage, SectionUse
 from .shapes import Tool
-from .types import TRUST_OUTSIDE, TRUST_OWN, TRUST_USER, WHY, Candidate, Entry, Fate, SectionKind
-from .units import Unit, UnitKind
+from .types import TRUST_OUTSIDE, TRUST_OWN, TRUST_USER, WHY, Candidate, Entry, Fate, SectionKind, Variant
+from .units import Unit, UnitKind, is_gone
 from .window import Room, choose
 
 _ATTEMPTS_MAX = 4
@@ -134,7 +134,9 @@ class _Draft:
         full = [outline.full_tokens(one) for one in candidates]
         room = allowed - fence
         if sum(full) <= room:
-            variants = [(outline.variants(one._replace(shorter=()))) for one in candidates]
+            variants: list[tuple[Variant, ...]] = [
+                (Variant(one.text, tokens),) for one, tokens in zip(candidates, full, strict=True)
+            ]
         else:
             variants = [outline.variants(one) for one in candidates]
         choices = [
@@ -217,8 +219,8 @@ class _Draft:
         steps = self._steps(begin)
         fresh = self._fresh(chosen, [step for step, _ in steps])
         for kind in recipe.after_transcript():
-            self._block(kind, [one for one in chosen.get(kind, ()) if one not in fresh])
-        self._place_tail(steps, fresh, gap if begin > start else None, begin)
+            self._block(kind, [one for one in chosen.get(kind, ()) if one.candidate.id not in fresh])
+        self._place_tail(steps, list(fresh.values()), gap if begin > start else None, begin)
 
     def _steps(self, begin: int) -> list[tuple[Step, int]]:
         """Returns the steps that are shown, with their indexes among all steps."""
@@ -226,10 +228,11 @@ class _Draft:
         shown = {id(unit) for at, unit in enumerate(outline.units) if at >= begin or at in outline.kept}
         return [(step, at) for at, step in enumerate(outline.steps) if id(step.unit) in shown]
 
-    def _fresh(self, chosen: dict[SectionKind, list[Chosen]], steps: Sequence[Step]) -> list[Chosen]:
+    def _fresh(self, chosen: dict[SectionKind, list[Chosen]], steps: Sequence[Step]) -> dict[str, Chosen]:
         if not steps:
-            return []
-        return [one for many in chosen.values() for one in many if self._outline.step_of(one.candidate) is not None]
+            return {}
+        many = (one for found in chosen.values() for one in found)
+        return {one.candidate.id: one for one in many if self._outline.step_of(one.candidate) is not None}
 
     def _place_tail(
         self, steps: Sequence[tuple[Step, int]], fresh: Sequence[Chosen], gap: Rendered | None, begin: int
@@ -307,7 +310,7 @@ class _Draft:
         self._entries += [
             _of_message(message, SectionKind.TRANSCRIPT, Fate.DROPPED, WHY.retracted, 0)
             for message in assembly.messages
-            if message.retracted
+            if is_gone(message)
         ]
         unknown = assembly.more_before and not (coverage is not None and coverage.before)
         if not missing and not unknown:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from noosphere.consistency import Scalar, split_actor
 
 from ..ports.facts import RecalledFact
 from ..sessions.keys import GOALS, PROFILE, RESULTS, TASK
+from ..sessions.summary_text import summary_text
 from ..sessions.types import Item, Summary
 from .fence import one_line
 from .forms import shorten, write
@@ -32,6 +34,7 @@ _CLOSED = frozenset({"done", "closed"})
 _CLOSED_VALUE = 0.1
 _UNKNOWN_RELEVANCE = 0.3
 _SHORT_FACT_CHARS = 400
+_SHORTEST_CHARS = 120
 _SHORT_TEXT_CHARS = 600
 
 
@@ -75,10 +78,6 @@ def of_item(item: Item, relevance: float, form: Form) -> Candidate:
         form: of its section.
     """
     text = write(item.data, item.is_json, form)
-    brief = write(item.data, item.is_json, Form.SUMMARY)
-    shorter = tuple(
-        dict.fromkeys(one for one in (brief, shorten(" ".join(brief.split()), 120)) if len(one) < len(text))
-    )
     agent = split_actor(item.actor)[0] if item.actor else "unknown"
     tool = item.key.startswith(RESULTS)
     return Candidate(
@@ -89,8 +88,18 @@ def of_item(item: Item, relevance: float, form: Form) -> Candidate:
         trust=TRUST_OUTSIDE if tool else TRUST_USER,
         value=either(prior_of(item), relevance),
         text=text,
-        shorter=shorter,
+        shorter=partial(_shorter_item, item, text),
     )
+
+
+def _shorter_item(item: Item, text: str) -> tuple[str, ...]:
+    brief = write(item.data, item.is_json, Form.SUMMARY)
+    outlines = (brief, shorten(" ".join(brief.split()), _SHORTEST_CHARS))
+    return tuple(dict.fromkeys(one for one in outlines if len(one) < len(text)))
+
+
+def _cut(text: str, chars_max: int) -> tuple[str, ...]:
+    return (shorten(text, chars_max),) if len(text) > chars_max else ()
 
 
 def of_facts(
@@ -124,7 +133,6 @@ def of_facts(
                 )
             )
             continue
-        short = shorten(fact.text, _SHORT_FACT_CHARS)
         candidates.append(
             Candidate(
                 id=f"fact:{fact.id}",
@@ -134,7 +142,7 @@ def of_facts(
                 trust=fact.trust,
                 value=min(1.0, max(0.0, fact.score)),
                 text=fact.text,
-                shorter=(short,) if short != fact.text else (),
+                shorter=partial(_cut, fact.text, _SHORT_FACT_CHARS),
             )
         )
     return candidates, refused
@@ -143,7 +151,6 @@ def of_facts(
 def of_evidence(evidence: Evidence, section: SectionKind, relevance: float) -> Candidate:
     """Returns a piece of evidence, or a sub-agent's summary, as a candidate; ``relevance`` is by its words."""
     kind = "evidence" if section is SectionKind.EVIDENCE else "subagent"
-    short = shorten(evidence.text, _SHORT_TEXT_CHARS)
     return Candidate(
         id=f"{kind}:{evidence.id}",
         section=section,
@@ -152,23 +159,12 @@ def of_evidence(evidence: Evidence, section: SectionKind, relevance: float) -> C
         trust=evidence.trust,
         value=evidence.relevance or either(_UNKNOWN_RELEVANCE, relevance),
         text=evidence.text,
-        shorter=(short,) if short != evidence.text else (),
+        shorter=partial(_cut, evidence.text, _SHORT_TEXT_CHARS),
     )
 
 
 def of_summary(summary: Summary) -> Candidate:
     """Returns a rolling summary as a candidate: names and narrative are the first to go."""
-    texts = [
-        summary_text(summary),
-        summary_text(summary._replace(entities=())),
-        summary_text(summary._replace(entities=(), narrative=shorten(summary.narrative, 400))),
-        summary_text(summary._replace(entities=(), narrative="")),
-        shorten(summary_text(summary._replace(entities=(), narrative=shorten(summary.narrative, 200))), 400),
-    ]
-    shorter: list[str] = []
-    for text in texts[1:]:
-        if text and len(text) < len((shorter or texts)[-1 if shorter else 0]):
-            shorter.append(text)
     return Candidate(
         id=f"summary:{summary.key}",
         section=SectionKind.SUMMARY,
@@ -176,18 +172,21 @@ def of_summary(summary: Summary) -> Candidate:
         version=0,
         trust=TRUST_USER,
         value=1.0,
-        text=texts[0],
-        shorter=tuple(shorter),
+        text=summary_text(summary),
+        shorter=partial(_shorter_summary, summary),
     )
 
 
-def summary_text(summary: Summary) -> str:
-    """Returns a summary as a model reads it."""
-    lists = (
-        ("Goals", summary.goals),
-        ("Decisions", summary.decisions),
-        ("Open questions", summary.open_questions),
-        ("Names and values", summary.entities),
+def _shorter_summary(summary: Summary) -> tuple[str, ...]:
+    bare = summary._replace(entities=())
+    texts = (
+        summary_text(bare),
+        summary_text(bare._replace(narrative=shorten(summary.narrative, 400))),
+        summary_text(bare._replace(narrative="")),
+        shorten(summary_text(bare._replace(narrative=shorten(summary.narrative, 200))), 400),
     )
-    lines = [f"{name}: {'; '.join(one_line(entry, 400) for entry in entries)}" for name, entries in lists if entries]
-    return "\n".join([*lines, summary.narrative] if summary.narrative else lines)
+    found = [summary_text(summary)]
+    for text in texts:
+        if text and len(text) < len(found[-1]):
+            found.append(text)
+    return tuple(found[1:])

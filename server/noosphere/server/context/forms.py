@@ -30,6 +30,9 @@ def write(data: bytes, is_json: bool, form: Form) -> str:
     if not is_json:
         text = data.decode("utf-8", "replace")
         return shorten(text, _SHORT_CHARS) if form is Form.SUMMARY else text
+    if form is Form.FULL and data[:1] != b'"':
+        # As it was written. It is one line, unless its writer broke it; that is shown as well.
+        return data.decode("utf-8", "replace")
     try:
         value = msgspec.json.decode(data)
     except msgspec.DecodeError:

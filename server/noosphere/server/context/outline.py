@@ -49,7 +49,7 @@ class Outline:
         self.tokens_max = tokens_max
         count = assembly.tokenizer.count
         self._count = count
-        self._full: dict[str, int] = {}
+        self._entry_sizes: dict[tuple[str, str], int] = {}
         self.renderer = Renderer(
             assembly.fence, count, aside_tokens_max=max(_ASIDE_TOKENS_MIN, assembly.budget_tokens // _ASIDE_SHARE)
         )
@@ -60,6 +60,8 @@ class Outline:
         steps, self.asides = in_steps(self.units[self.current.start :])
         self.input_step: Step | None = steps.pop(0) if self.current.in_place else None
         self.steps = steps
+        self._step_revisions = [step.unit.revision for step in steps]
+        self._volatile = frozenset(assembly.recipe.after_transcript()) & {SectionKind.TASK, SectionKind.WORKING}
         self.system = sized(Rendered(Role.SYSTEM, self._system()), count)
         self.input: Rendered | None = self._input()
         self.notes = tuple(self.renderer.data(f"note {at}", note) for at, note in enumerate(assembly.notes, start=1))
@@ -102,7 +104,7 @@ class Outline:
             return self.steps[-1].unit
         return None if self.input_step is not None or not self.units else self.units[-1]
 
-    @property
+    @cached_property
     def kept(self) -> frozenset[int]:
         """Indexes of the units that are shown in any case."""
         shown = [self.newest, self.input_step.unit if self.input_step is not None else None]
@@ -137,7 +139,7 @@ class Outline:
         """Returns the ways to write a candidate, the fullest first, with their tokens as entries."""
         full = self.full_tokens(candidate)
         found = [Variant(candidate.text, full)]
-        for text in candidate.shorter:
+        for text in candidate.shorter():
             tokens = self._entry_tokens(candidate, text)
             if tokens < found[-1].tokens:
                 # What is left out of a text is rarely its best part: half of it keeps more than half of the value.
@@ -146,14 +148,16 @@ class Outline:
 
     def full_tokens(self, candidate: Candidate) -> int:
         """Returns what a candidate takes in full."""
-        if candidate.id not in self._full:
-            self._full[candidate.id] = self._entry_tokens(candidate, candidate.text)
-        return self._full[candidate.id]
+        return self._entry_tokens(candidate, candidate.text)
 
     def _entry_tokens(self, candidate: Candidate, text: str) -> int:
-        tokens = self._count(write_entry(candidate, text, self.form(candidate.section))) + _LINE
-        if self.step_of(candidate) is not None:
-            tokens += self.fence_tokens(candidate.section, fresh=True)
+        key = (candidate.id, text)
+        tokens = self._entry_sizes.get(key)
+        if tokens is None:
+            tokens = self._count(write_entry(candidate, text, self.form(candidate.section))) + _LINE
+            if self.step_of(candidate) is not None:
+                tokens += self.fence_tokens(candidate.section, fresh=True)
+            self._entry_sizes[key] = tokens
         return tokens
 
     def step_of(self, candidate: Candidate) -> int | None:
@@ -161,15 +165,10 @@ class Outline:
 
         What was written during a step stands before it, so that the bytes before that step stay as they are.
         """
-        if candidate.section not in (SectionKind.TASK, SectionKind.WORKING) or not candidate.version:
+        if candidate.section not in self._volatile or not candidate.version:
             return None
-        if candidate.section not in self.assembly.recipe.after_transcript():
-            return None
-        found = None
-        for at, step in enumerate(self.steps):
-            if step.unit.revision and step.unit.revision <= candidate.version:
-                found = at
-        return found
+        begun = [at for at, revision in enumerate(self._step_revisions) if 0 < revision <= candidate.version]
+        return begun[-1] if begun else None
 
     # -- the split
 

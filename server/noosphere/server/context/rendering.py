@@ -23,6 +23,7 @@ from .units import Unit, UnitKind
 
 _EMPTY = "(empty)"
 _NO_RESULT = "(no result yet)"
+_TAKEN_BACK = "(taken back)"
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _NAME = re.compile(r"[^A-Za-z0-9_-]")
 _NAME_CHARS_MAX = 64
@@ -155,6 +156,8 @@ def _label(message: Message) -> str:
 
 
 def _content(message: Message, *, with_calls: bool = True) -> str:
+    if message.retracted and message.role is Role.TOOL:
+        return _TAKEN_BACK
     lines = [part.text or _blob(part) for part in message.parts]
     if with_calls:
         lines += [f"(calls tool {use.name} with {use.arguments})" for use in message.tool_calls]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -85,6 +86,10 @@ class Variant(NamedTuple):
     worth: float = 1.0
 
 
+Shorter = Callable[[], tuple[str, ...]]
+"""Makes shorter texts; ``tuple`` makes none."""
+
+
 class Candidate(NamedTuple):
     """Something that may enter a section of data.
 
@@ -96,7 +101,7 @@ class Candidate(NamedTuple):
         trust: 0 to 1.
         value: how likely it helps, 0 to 1.
         text: its content in full, in the section's form.
-        shorter: the same in fewer words, each shorter than the one before; may be empty.
+        shorter: makes the same in fewer words, each shorter than the one before; asked only if room is short.
     """
 
     id: str
@@ -106,7 +111,7 @@ class Candidate(NamedTuple):
     trust: float
     value: float
     text: str
-    shorter: tuple[str, ...] = ()
+    shorter: Shorter = tuple
 
 
 class Entry(NamedTuple):

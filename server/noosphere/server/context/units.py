@@ -77,7 +77,8 @@ def group(messages: Iterable[Message], readers: Readers) -> list[Unit]:
     """Returns the units of a transcript, in the order in which they began.
 
     A result joins its call unless the call's author has gone on in the meantime: then the model has seen the call
-    without it, and the result is news, a unit of its own. Messages that were taken back are left out.
+    without it, and the result is news, a unit of its own. Messages that were taken back are left out, unless one is
+    part of a call: then a mark stands in its place.
 
     Args:
         messages: the oldest first.
@@ -86,7 +87,7 @@ def group(messages: Iterable[Message], readers: Readers) -> list[Unit]:
     begun: list[_Begun] = []
     waiting: dict[str, _Begun] = {}
     for message in messages:
-        if message.retracted:
+        if is_gone(message):
             continue
         if message.role is Role.TOOL:
             call = waiting.get(message.tool_call_id)
@@ -99,6 +100,11 @@ def group(messages: Iterable[Message], readers: Readers) -> list[Unit]:
         begun.append(one)
         waiting |= {use.call_id: one for use in message.tool_calls}
     return [one.unit() for one in begun]
+
+
+def is_gone(message: Message) -> bool:
+    """Tells whether nothing is left of a message that was taken back."""
+    return message.retracted and not message.tool_calls and message.role is not Role.TOOL
 
 
 class _Begun(NamedTuple):
