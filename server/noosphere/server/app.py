@@ -22,6 +22,7 @@ from .logs import configure_logging
 from .memory import Memory
 from .models import TokenizerRegistry, installed_plugins
 from .ports.runtime import Clock, SystemClock, system_random
+from .rpc.encode import forget_shown
 from .rpc.server import RpcServer
 from .sessions import SessionRules, Sessions, VersionKeeper
 from .storage.embedded import (
@@ -129,7 +130,7 @@ async def open_engine(
             rng=system_random(),
             clock=clock,
             upkeep_interval_ms=int(settings.sweep_seconds * 1000),
-            forget=(lambda _: memory.watches.forget_decoded(),),
+            forget=(lambda _: memory.watches.forget_decoded(), lambda _: forget_shown()),
         )
         tasks = (*memory.start(), *sessions.start())
         supervise(tasks, on_fatal)

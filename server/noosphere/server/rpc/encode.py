@@ -95,6 +95,11 @@ _shown: dict[int, tuple[Record, types_pb2.Record]] = {}
 """Messages of small records, with the records themselves, so that no other object can have the same id."""
 
 
+def forget_shown() -> None:
+    """Forgets what was kept of records that were shown."""
+    _shown.clear()
+
+
 def _looks_the_same(stored: Record) -> bool:
     """Tells whether a record is shown in the same way until it is written again: one plain value without an end."""
     if stored.claim is not None or len(stored.siblings) != 1:

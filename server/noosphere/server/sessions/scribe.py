@@ -253,7 +253,8 @@ class Scribe:
         if read.view.deleted:
             if (newer := await core.relocate(ref)) is not None:
                 return newer
-            if intent.need is Need.NONE and core.renew(call):
+            # An ephemeral session that has ended stays ended: a generation after it would be noted on disk.
+            if intent.need is Need.NONE and not ref.volatile and core.renew(call):
                 return await core.directory.reopen(ref, head)
         try:
             replay = self._admit(ref, job, read)
