@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -94,5 +94,54 @@ class Summariser(Protocol):
 
         Raises:
             SummariserError: the model was slow, wrong or away, or its budget is spent; the message says which.
+        """
+        ...
+
+
+class PolicyItem(NamedTuple):
+    """One item as a policy of the controller gets it.
+
+    Attributes:
+        key: its key.
+        kind: what kind of item.
+        text: its beginning.
+        tokens: its size.
+        importance: 0 to 1.
+        idle_turns: for how many turns nobody has asked for it.
+        age_turns: for how many turns it has been there.
+        accesses: in how many of the last 20 turns it was asked for.
+    """
+
+    key: str
+    kind: str
+    text: str
+    tokens: int
+    importance: float
+    idle_turns: int
+    age_turns: int
+    accesses: int
+
+
+class PolicyError(Exception):
+    """A policy has not decided; the rules do."""
+
+
+class TransitionPolicy(Protocol):
+    """Decides instead of the rules which of the items that may leave working memory do so."""
+
+    @property
+    def name(self) -> str:
+        """What stands beside each decision."""
+        ...
+
+    async def decide(self, goals: Sequence[str], items: Sequence[PolicyItem]) -> Mapping[str, str]:
+        """Returns by key ``retain``, ``archive``, ``compress`` or ``drop``; what it leaves out is left to the rules.
+
+        Args:
+            goals: the open goals.
+            items: those that may leave, at most 256.
+
+        Raises:
+            PolicyError: it was slow, wrong or away.
         """
         ...
