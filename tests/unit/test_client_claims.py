@@ -318,7 +318,16 @@ async def test_a_long_wait_is_asked_for_in_slices(server: ScriptedServer, board:
         assert claim is None
     requests = server.requests["ClaimNext"]
     assert [request.wait.seconds for request in requests] == [5, 5, 2]
-    assert [request.call.request_id.sequence.sequence for request in requests] == [1, 2, 3]
+    # While a call waits, hundreds may pass it: it takes no number, which would keep all of theirs from being forgotten.
+    assert {request.call.request_id.WhichOneof("id") for request in requests} == {"uuid"}
+    assert len({request.call.request_id.uuid for request in requests}) == 3
+
+
+async def test_a_claim_that_does_not_wait_takes_a_number(server: ScriptedServer, board: Board[Any]) -> None:
+    server.script("ClaimNext", ms.ClaimNextResponse(head=3))
+    async with board.claim():
+        pass
+    assert [request.call.request_id.sequence.sequence for request in server.requests["ClaimNext"]] == [1]
 
 
 @pytest.mark.parametrize(("lease", "wait", "field"), [(0.5, 0, "lease"), (4000, 0, "lease"), (30, 61, "wait")])

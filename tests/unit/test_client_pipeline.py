@@ -34,6 +34,7 @@ from noosphere.client import (
     connect,
 )
 from noosphere.client._pipeline import CALL_BYTES_MAX, CALLS_PER_BATCH_MAX, CARRIED, IN_FLIGHT_MAX
+from noosphere.client._sequence import OPEN_MAX
 from noosphere.consistency import Reason
 from noosphere.v1 import errors_pb2
 from noosphere.v1 import memory_service_pb2 as ms
@@ -155,7 +156,7 @@ async def test_above_the_limit_callers_wait_their_turn_and_nobody_fails(
         return ms.PipelineResponse(replies=replies)
 
     server.script("Pipeline", *[hold] * 20, *[release] * 1000)
-    await asyncio.gather(*(put(space, n) for n in range(1, IN_FLIGHT_MAX + 300)))
+    await asyncio.gather(*(get(space, f"k{n}") for n in range(1, IN_FLIGHT_MAX + 300)))
     assert most == IN_FLIGHT_MAX
     assert len(carried(server)) == IN_FLIGHT_MAX + 299
 
@@ -393,11 +394,15 @@ async def test_a_client_that_is_closed_ends_what_is_under_way_and_what_waits(ser
     server.script("Pipeline", *[SILENCE] * 100)
     async with connect(server.address, agent="a", retry=QUICK, timeout=60) as client:
         space = client.shared("x")
-        hanging = [asyncio.create_task(space.put(str(n), n)) for n in range(IN_FLIGHT_MAX + 10)]
+        writes = [asyncio.create_task(space.put(str(n), n)) for n in range(OPEN_MAX + 10)]
+        reads = [asyncio.create_task(space.get(str(n))) for n in range(IN_FLIGHT_MAX)]
         while len(carried(server)) < IN_FLIGHT_MAX:
             await server.arrival("Pipeline")
-    results = await asyncio.gather(*hanging, return_exceptions=True)
-    assert all(isinstance(result, ClientClosed) and result.outcome == "unknown" for result in results)
+    results = await asyncio.gather(*writes, *reads, return_exceptions=True)
+    assert all(isinstance(result, ClientClosed) for result in results)
+    # What waited for its turn was never sent.
+    outcomes = [result.outcome for result in results[: OPEN_MAX + 10] if isinstance(result, ClientClosed)]
+    assert outcomes == ["unknown"] * OPEN_MAX + ["not_applied"] * 10
     with pytest.raises(ClientClosed):
         await space.put("1", 1)
 

@@ -124,6 +124,32 @@ async def test_lost_attempts_are_repeated_under_the_same_id(transport: Transport
     assert transport.sequencer.answered_through == 1
 
 
+async def test_a_write_that_finds_no_room_waits_for_it_and_is_not_sent_before(
+    transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("noosphere.client._sequence.OPEN_MAX", 1)
+    answered = asyncio.Event()
+    sent: list[int] = []
+
+    async def method(request: ms.PutRequest, *, timeout: float | None = None) -> ms.PutResponse:
+        sent.append(request.call.request_id.sequence.sequence)
+        await answered.wait()
+        return put_applied(5)
+
+    async def write(timeout: float) -> None:
+        await transport.write(method, ms.PutRequest(), request_id=None, timeout=timeout, namespace="shared/x")
+
+    first, second = (asyncio.create_task(write(60)) for _ in range(2))
+    await asyncio.sleep(0)
+    with pytest.raises(DeadlineExceeded, match=r"under way, and none made room within 0\.01 s") as caught:
+        await write(0.01)
+    assert caught.value.outcome == "not_applied"
+    assert sent == [1]
+    answered.set()
+    await asyncio.gather(first, second)
+    assert sent == [1, 2]
+
+
 async def test_a_callers_own_id_is_repeated_too(transport: Transport) -> None:
     method = Attempts(transport, Fault("UNAVAILABLE"))
     await put(transport, method, request_id="a987fbc9-4bed-3078-cf07-9141ba07c9f3")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import uuid
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noosphere.client import InvalidArgument
-from noosphere.client._sequence import WINDOW_MAX, RequestTicket, Sequencer, explicit
+from noosphere.client._sequence import OPEN_MAX, WINDOW_MAX, RequestTicket, Sequencer, explicit
 from noosphere.consistency.limits import REQUESTS_PER_CLIENT_MAX
 
 
@@ -80,6 +81,71 @@ def test_one_hanging_call_does_not_fill_the_servers_memory() -> None:
     passing.close()
     hanging.close()
     assert number(sequencer.begin()) == WINDOW_MAX + 1
+
+
+async def test_calls_beyond_the_limit_are_admitted_in_their_order() -> None:
+    sequencer = Sequencer()
+    under_way = [await sequencer.admit() for _ in range(OPEN_MAX)]
+    assert not sequencer.has_room
+    waiting = [asyncio.create_task(sequencer.admit()) for _ in range(4)]
+    await asyncio.sleep(0)
+    waiting[1].cancel()
+    under_way[0].close()
+    under_way[0].close()
+    await asyncio.sleep(0)
+    assert [task.done() for task in waiting] == [True, True, False, False], "one place, one call"
+    under_way[1].close()
+    assert number(await waiting[2]) == OPEN_MAX + 2
+    (await waiting[0]).close()
+    assert number(await waiting[3]) == OPEN_MAX + 3
+    assert not sequencer.has_room
+    under_way[2].close()
+    assert sequencer.has_room
+
+
+@pytest.mark.parametrize("turns", range(3))
+async def test_a_place_is_not_lost_with_the_caller_it_was_handed_to(turns: int) -> None:
+    sequencer = Sequencer()
+    under_way = [sequencer.begin() for _ in range(OPEN_MAX)]
+    first, second = (asyncio.create_task(sequencer.admit()) for _ in range(2))
+    await asyncio.sleep(0)
+    under_way[0].close()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait([first])
+    if not first.cancelled():
+        first.result().close()
+    assert number(await asyncio.wait_for(second, 60)) <= OPEN_MAX + 2
+
+
+async def test_many_calls_at_once_take_numbers_all_of_them() -> None:
+    """UUIDs are few: the server remembers 10,000 in two minutes, for all clients of a namespace."""
+    sequencer = Sequencer(new_uuid=lambda: pytest.fail("a call got a UUID"))
+    chance = random.Random(5)
+    begun: list[int] = []
+
+    async def call() -> None:
+        ticket = await sequencer.admit()
+        begun.append(number(ticket))
+        for _ in range(chance.randrange(4)):
+            await asyncio.sleep(0)
+        ticket.close()
+
+    await asyncio.gather(*(call() for _ in range(10 * WINDOW_MAX)))
+    assert sorted(begun) == list(range(1, 10 * WINDOW_MAX + 1))
+
+
+def test_a_call_apart_holds_up_no_number() -> None:
+    sequencer = Sequencer()
+    waiting = sequencer.apart()
+    for _ in range(2 * WINDOW_MAX):
+        ticket = sequencer.begin()
+        assert ticket.wire().WhichOneof("id") == "sequence"
+        ticket.close()
+    assert waiting.wire().WhichOneof("id") == "uuid"
+    waiting.close()
+    assert sequencer.has_room
 
 
 def test_the_window_fits_into_what_the_server_remembers() -> None:

@@ -7,7 +7,9 @@ nobody will retry it: when it is *abandoned* at the end of its deadline. A numbe
 
 from __future__ import annotations
 
+import asyncio
 import uuid
+from collections import OrderedDict
 from collections.abc import Callable
 
 from noosphere.consistency.limits import CLIENT_REQUEST_AGE_MS, UUID_REQUEST_AGE_MS
@@ -18,6 +20,8 @@ from ._errors import InvalidArgument
 
 WINDOW_MAX = 960
 """Numbers between the oldest open call and the newest; the server keeps at most 1,024 per client."""
+OPEN_MAX = 512
+"""Calls under way at a time. The window is wider, because they do not end in the order in which they began."""
 
 # A minute, and 20 s, are left for a request that is on its way for long.
 SEQUENCE_SECONDS_MAX = CLIENT_REQUEST_AGE_MS / 1000 - 60
@@ -38,26 +42,69 @@ class Sequencer:
         self._issued = 0
         # Insertion order is numeric order, so the first key is the oldest open call.
         self._open: dict[int, None] = {}
+        self._under_way = 0
+        self._waiting: OrderedDict[asyncio.Future[None], None] = OrderedDict()
 
     @property
     def answered_through(self) -> int:
         """Every call up to this number has been answered or abandoned."""
         return next(iter(self._open)) - 1 if self._open else self._issued
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a call can begin without waiting for others to end."""
+        return self._under_way < OPEN_MAX
+
     def begin(self) -> RequestTicket:
         """Returns the id of a new call; :meth:`RequestTicket.close` must follow.
 
         While one call hangs and hundreds pass it, the server must remember them all. Before that
-        memory is full, new calls get a UUID, which it remembers by time instead.
+        memory is full, new calls get a UUID, which it remembers by time instead. It has room for 10,000 of
+        them in two minutes, for all clients of a namespace together: so many calls at once :meth:`admit` each
+        other one by one, and one that is to hang is begun :meth:`apart`.
         """
+        self._under_way += 1
+        return self._issue()
+
+    async def admit(self) -> RequestTicket:
+        """Returns the id of a new call once there is room for it, first come, first served; as :meth:`begin`."""
+        if self.has_room:
+            return self.begin()
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[turn] = None
+        try:
+            await turn
+        except BaseException:
+            self._waiting.pop(turn, None)
+            if turn.done() and not turn.cancelled():
+                # A place was handed over in this very moment.
+                self._free()
+            raise
+        return self._issue()
+
+    def apart(self) -> RequestTicket:
+        """Returns the id of a call that the server is asked to keep waiting: hundreds of others may pass it."""
+        return RequestTicket(None, 0, str(self._new_uuid()))
+
+    def _issue(self) -> RequestTicket:
         if self._issued - self.answered_through >= WINDOW_MAX:
-            return RequestTicket(None, 0, str(self._new_uuid()))
+            return RequestTicket(self, 0, str(self._new_uuid()))
         self._issued += 1
         self._open[self._issued] = None
         return RequestTicket(self, self._issued, "")
 
     def _close(self, sequence: int) -> None:
         self._open.pop(sequence, None)
+        self._free()
+
+    def _free(self) -> None:
+        """Hands the place of a call that has ended to whoever waits longest."""
+        while self._waiting:
+            turn, _ = self._waiting.popitem(last=False)
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._under_way -= 1
 
 
 class RequestTicket:
@@ -68,18 +115,19 @@ class RequestTicket:
             client's clock in seconds; None if there was none.
     """
 
-    __slots__ = ("_sequence", "_sequencer", "_uuid", "doubtful_since")
+    __slots__ = ("_closed", "_sequence", "_sequencer", "_uuid", "doubtful_since")
 
     def __init__(self, sequencer: Sequencer | None, sequence: int, uuid_text: str) -> None:
         self._sequencer = sequencer
         self._sequence = sequence
         self._uuid = uuid_text
+        self._closed = False
         self.doubtful_since: float | None = None
 
     @property
     def seconds_max(self) -> float:
         """For how long the server certainly knows an attempt that it has executed."""
-        return UUID_SECONDS_MAX if self._sequencer is None else SEQUENCE_SECONDS_MAX
+        return UUID_SECONDS_MAX if self._uuid else SEQUENCE_SECONDS_MAX
 
     def doubt(self, sent: float) -> None:
         """Takes note of an attempt that may have been executed, and of when it was sent."""
@@ -92,18 +140,19 @@ class RequestTicket:
 
     def wire(self) -> pb.RequestId:
         """Returns the id as sent."""
-        if self._sequencer is None:
+        if self._uuid or self._sequencer is None:
             return pb.RequestId(uuid=self._uuid)
         answered = self._sequencer.answered_through
         return pb.RequestId(sequence=pb.ClientSequence(sequence=self._sequence, answered_through=answered))
 
     def describe(self, actor: str) -> str:
         """Returns the id for errors and logs."""
-        return self._uuid if self._sequencer is None else f"{actor}/{self._sequence}"
+        return self._uuid or f"{actor}/{self._sequence}"
 
     def close(self) -> None:
         """Says that nobody will retry the call: it was answered, refused, or is abandoned."""
-        if self._sequencer is not None:
+        if self._sequencer is not None and not self._closed:
+            self._closed = True
             self._sequencer._close(self._sequence)
 
 

@@ -20,7 +20,7 @@ from ._mapping import is_ambiguous, outcome_of, to_error
 from ._pipeline import AttemptFailed, Pipeline
 from ._progress import Progress
 from ._retry import RetryPolicy
-from ._sequence import RequestTicket, Sequencer, explicit
+from ._sequence import OPEN_MAX, RequestTicket, Sequencer, explicit
 from ._status import Failure, read_failure
 
 if TYPE_CHECKING:
@@ -163,7 +163,14 @@ class Transport:
             The reply, and the request id for messages.
         """
         seconds = self.deadline(timeout)
-        held = ticket if ticket is not None else self.ticket(request_id)
+        if ticket is not None:
+            held = ticket
+        elif request_id is None and not wait and not self.sequencer.has_room:
+            began = self.clock()
+            held = await self._admitted(seconds)
+            seconds = max(seconds - (self.clock() - began), 0.0)
+        else:
+            held = self.sequencer.apart() if request_id is None and wait else self.ticket(request_id)
         try:
             request.call.actor.CopyFrom(self.actor)
             request.call.request_id.CopyFrom(held.wire())
@@ -184,6 +191,20 @@ class Transport:
     def ticket(self, request_id: str | None = None) -> RequestTicket:
         """Returns the id of a new mutating call; whoever asks for it closes it."""
         return self.sequencer.begin() if request_id is None else explicit(request_id)
+
+    async def _admitted(self, seconds: float) -> RequestTicket:
+        """Returns the id of a mutating call once others have made room for it.
+
+        Raises:
+            DeadlineExceeded: not within so many seconds.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                return await self.sequencer.admit()
+        except TimeoutError:
+            raise DeadlineExceeded(
+                f"{OPEN_MAX} writes of this client are under way, and none made room within {seconds:g} s"
+            ) from None
 
     async def invoke(
         self,
