@@ -9,7 +9,7 @@ import gc
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,13 +18,16 @@ import structlog
 from noosphere.consistency.limits import AGENT_LEASE_MS
 
 from .config import ConfigError, Settings, split_address
+from .context.relevance import relevances, terms
+from .context.arriving import ResultCompactor
 from .logs import configure_logging
 from .memory import Memory
-from .models import TokenizerRegistry, installed_plugins
+from .models import Models
+from .models import build as build_models
 from .ports.runtime import Clock, SystemClock, system_random
 from .rpc.encode import forget_shown
 from .rpc.server import RpcServer
-from .sessions import SessionRules, Sessions, VersionKeeper
+from .sessions import Scribe, SessionRules, Sessions, VersionKeeper
 from .storage.embedded import (
     DataFolder,
     DataFolderError,
@@ -34,6 +37,7 @@ from .storage.embedded import (
     StoreFailed,
 )
 from .supervision import supervise
+from .transitions import Controller, HealthReporter, SessionWatch, Transitions
 
 log = structlog.get_logger(__name__)
 
@@ -52,6 +56,7 @@ class Engine(NamedTuple):
 
     memory: Memory
     sessions: Sessions
+    transitions: Transitions
     store: EmbeddedStore
 
 
@@ -113,8 +118,10 @@ async def open_engine(
         except DataFolderError as error:
             raise StartupError(str(error)) from error
         stack.push_async_callback(store.close)
-        tokenizers = _tokenizers()
-        rules = SessionRules(tokenizers, (VersionKeeper(),))
+        models = _models(settings, clock)
+        stack.push_async_callback(models.aclose)
+        watch = SessionWatch()
+        rules = SessionRules(models.tokenizers, (VersionKeeper(),), (watch,))
         memory = Memory.build(
             store,
             coordinator,
@@ -123,24 +130,32 @@ async def open_engine(
             sweep_interval_ms=int(settings.sweep_seconds * 1000),
             extension=rules,
         )
+        scribe = Scribe(memory.core, rules.hooks)
+        controller = Controller(scribe, watch, summariser=models.fallback, tokenizers=models.tokenizers, relate=_relate)
         sessions = Sessions.build(
-            memory.core,
-            rules,
-            tokenizers=tokenizers,
+            scribe,
+            tokenizers=models.tokenizers,
+            summariser=models.summariser,
+            fallback=models.fallback,
             rng=system_random(),
             clock=clock,
             upkeep_interval_ms=int(settings.sweep_seconds * 1000),
-            forget=(lambda _: memory.watches.forget_decoded(), lambda _: forget_shown()),
+            after_turn=(controller,),
+            forget=(lambda _: memory.watches.forget_decoded(), lambda _: forget_shown(), watch.forget),
         )
         tasks = (*memory.start(), *sessions.start())
         supervise(tasks, on_fatal)
         stack.push_async_callback(_cancel, tasks)
-        yield Engine(memory, sessions, store)
+        yield Engine(memory, sessions, Transitions(watch, controller, HealthReporter(scribe, watch)), store)
 
 
-def _tokenizers() -> TokenizerRegistry:
+def _relate(question: str, texts: Sequence[str]) -> Sequence[float]:
+    return relevances(terms(question), [terms(text) for text in texts])
+
+
+def _models(settings: Settings, clock: Clock) -> Models:
     try:
-        return TokenizerRegistry(installed_plugins())
+        return build_models(settings, clock=clock)
     except ConfigError as error:
         raise StartupError(str(error)) from error
 
@@ -196,6 +211,7 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
         server = RpcServer(
             engine.memory,
             engine.sessions,
+            engine.transitions,
             clock,
             enable_reflection=settings.reflection,
             watch_stall_seconds=settings.watch_stall_seconds,

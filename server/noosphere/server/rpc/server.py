@@ -16,6 +16,7 @@ from noosphere.v1.session_service_pb2_grpc import add_SessionServiceServicer_to_
 from ..memory import Memory
 from ..ports.runtime import Clock
 from ..sessions import Sessions
+from ..transitions import Transitions
 from .admin import AdminRpc
 from .health import Health
 from .memory import MemoryRpc
@@ -60,6 +61,7 @@ class RpcServer:
         self,
         memory: Memory,
         sessions: Sessions,
+        transitions: Transitions,
         clock: Clock,
         *,
         enable_reflection: bool,
@@ -71,7 +73,7 @@ class RpcServer:
         self._health = Health()
         add_MemoryServiceServicer_to_server(service or MemoryRpc(memory, watch_stall_seconds), self._server)
         add_AdminServiceServicer_to_server(AdminRpc(memory, clock), self._server)
-        add_SessionServiceServicer_to_server(SessionRpc(sessions), self._server)  # type: ignore[abstract]
+        add_SessionServiceServicer_to_server(SessionRpc(sessions, transitions), self._server)  # type: ignore[abstract]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if enable_reflection:
             reflection.enable_server_reflection((*SERVICES, reflection.SERVICE_NAME), self._server)

@@ -7,19 +7,23 @@ from noosphere.v1 import session_service_pb2 as pb
 
 from ..sessions import Sessions
 from ..sessions.sessions import SessionFilter
+from ..transitions import Transitions
 from . import decode
 from . import session_shapes as shapes
 from .calls import Context, unary
 from .checkpoints import CheckpointMethods
 from .endings import EndingMethods
+from .toolcalls import ToolCallMethods
 from .transcripts import TranscriptMethods
+from .transitions import TransitionMethods
 
 
-class SessionRpc(TranscriptMethods, CheckpointMethods, EndingMethods):
+class SessionRpc(TranscriptMethods, ToolCallMethods, CheckpointMethods, EndingMethods, TransitionMethods):
     """The gRPC face of sessions."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, transitions: Transitions) -> None:
         self._sessions = sessions
+        self._transitions = transitions
 
     @unary
     async def OpenSession(self, request: pb.OpenSessionRequest, context: Context) -> pb.OpenSessionResponse:

@@ -1,1 +1,20 @@
 """The state transition controller: archives, compresses or drops what a session no longer needs, with reasons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .controller import Controller, PendingBasis
+from .reporting import HealthReporter
+from .watching import SessionWatch
+
+__all__ = ["Controller", "HealthReporter", "PendingBasis", "SessionWatch", "Transitions"]
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """What one process has of this, wired together."""
+
+    watch: SessionWatch
+    controller: Controller
+    health: HealthReporter
