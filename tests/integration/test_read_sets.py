@@ -183,6 +183,40 @@ async def test_ones_own_value_in_a_collection_that_was_listed_ends_like_any(loca
     assert [entry.name for entry in error.stale().stale] == ["plan/"]
 
 
+@pytest.mark.parametrize("swept", [False, True], ids=["unswept", "swept"])
+async def test_a_member_that_was_given_an_end_after_it_was_listed_vanishes_like_any(
+    local: LocalServer, mind: Mind, peer: Agent, swept: bool
+) -> None:
+    """Giving it an end is no change of the members, so nothing else tells."""
+    made = await peer.put(SPACE, "plan/x", 1)
+    listed = {("plan/", StampMode.MEMBERS): CollectionSeen(made.revision)}
+    mind.token = encode_read_set(ReadSet({SPACE: NamespaceSeen(made.revision, {}, listed)}))
+    await peer.put(SPACE, "plan/x", 2, blind=True, ttl_ms=1_000)
+    await local.elapse(999)
+    await mind.commit(SPACE, put("decision/1", 1))
+    await local.elapse(1)
+    if swept:
+        await local.sweep()
+    with refusal(Reason.STALE_READ_SET) as error:
+        await mind.commit(SPACE, put("decision/2", 1))
+    assert [entry.name for entry in error.stale().stale] == ["plan/"]
+    assert [entry.name for entry in await mind.refresh()] == ["plan/"]
+    await mind.commit(SPACE, put("decision/2", 1))
+
+
+async def test_a_refresh_does_not_leave_to_the_sweeper_what_it_tells_of(
+    local: LocalServer, mind: Mind, peer: Agent
+) -> None:
+    await peer.put(SPACE, "plan/x", 1, ttl_ms=1_000)
+    await mind.page(SPACE, "plan/")
+    await local.elapse(1_000)
+    (entry,) = await mind.refresh()
+    assert [(c.key, c.actor) for c in entry.changes] == [("plan/x", "")]
+    await local.sweep()
+    assert await mind.refresh() == []
+    await mind.commit(SPACE, put("decision", 1))
+
+
 async def test_an_expired_value_that_is_replaced_by_its_reader_surprises_nobody(
     local: LocalServer, mind: Mind, peer: Agent
 ) -> None:
@@ -394,6 +428,19 @@ async def test_who_changed_it_is_told_across_an_epoch(local: LocalServer, mind: 
     with refusal(Reason.STALE_READ_SET) as error:
         await mind.commit(SPACE, put("d", 1))
     assert names_of(error.stale().stale) == {"k": [("k", peer.name, moved.revision)]}
+
+
+async def test_a_delete_that_leaves_a_sibling_hides_nobody(local: LocalServer, mind: Mind, peer: Agent) -> None:
+    """Of a key that was absent, only what came after the end of its earlier life is told, and this is no end."""
+    await peer.ensure(SPACE, SIBLINGS)
+    await mind.get(SPACE, "k")
+    first = await peer.put(SPACE, "k", 1, context=SEEN_NOTHING)
+    second = await mind.agent.put(SPACE, "k", 2, context=SEEN_NOTHING)
+    last = await peer.delete(SPACE, "k", context=first.context)
+    with refusal(Reason.STALE_READ_SET) as error:
+        await mind.commit(SPACE, put("d", 1))
+    told = [("k", who, at.revision) for who, at in ((peer.name, last), (mind.agent.name, second), (peer.name, first))]
+    assert names_of(error.stale().stale) == {"k": told}
 
 
 async def test_many_changes_are_told_from_the_newest_on(local: LocalServer, mind: Mind, peer: Agent) -> None:

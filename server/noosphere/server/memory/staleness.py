@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from noosphere.consistency import (
     NEVER_MS,
-    ChangeKind,
     CollectionSeen,
     KeySeen,
     NamespaceSeen,
@@ -27,7 +26,7 @@ from noosphere.consistency import (
 from noosphere.consistency.limits import STALE_CHANGES_SHOWN_MAX, STALE_ENTRIES_SHOWN_MAX
 
 from ..ports.store import Compacted, NamespaceRef, NamespaceView, ScanResult
-from .codec import decode_entry, decode_events
+from .codec import decode_entry, decode_events, decode_record
 from .core import Core, deleted, located, state_of
 from .expiry import expire_keys
 from .internal import before_first, is_internal
@@ -40,7 +39,8 @@ _LOG_REVISIONS_MAX = 2_048
 _EXPLAINED_MAX = 64
 """For how many stale entries that is done; the others are named all the same."""
 
-_ENDS = frozenset({ChangeKind.DELETE, ChangeKind.EXPIRE})
+_DUE_MAX = 2_048
+"""How many of the records whose time has come are looked at; what ends beyond them is noticed when it is swept."""
 
 _SCAN_STEP = 256
 _SCANNED_MAX = 10_000
@@ -56,12 +56,17 @@ class KeyNow(NamedTuple):
 
 
 class Present(NamedTuple):
-    """The present state of what a read set names in one namespace."""
+    """The present state of what a read set names in one namespace.
+
+    ``ended`` are the collections that hold a record which has ended and was not swept yet: nothing has moved their
+    stamps, but what was listed is no longer so.
+    """
 
     ref: NamespaceRef
     view: NamespaceView
     keys: Mapping[str, KeyNow]
     stamps: Mapping[tuple[str, StampMode], int]
+    ended: frozenset[str]
 
 
 async def look(core: Core, ref: NamespaceRef, seen: NamespaceSeen, *, accepted: bool) -> Present:
@@ -94,7 +99,15 @@ async def look(core: Core, ref: NamespaceRef, seen: NamespaceSeen, *, accepted: 
     for collection, mode in seen.collections:
         both = (await core.store.scan(ref, collection, limit=1, accepted=accepted)).stamps
         stamps[collection, mode] = both.members if mode is StampMode.MEMBERS else both.changed
-    return Present(ref, view, found, stamps)
+    ended = await _ended(core, ref, view.now_ms) if stamps else frozenset()
+    return Present(ref, view, found, stamps, ended)
+
+
+async def _ended(core: Core, ref: NamespaceRef, now_ms: int) -> frozenset[str]:
+    due = await core.store.due(ref, now_ms, _DUE_MAX)
+    entries = (await core.store.read(ref, due, accepted=True)).entries if due else ()
+    ended = (e.key for e in entries if e is not None and 0 < e.live_until_ms <= now_ms and not is_internal(e.key))
+    return frozenset(name for key in ended for name in ancestors(key))
 
 
 def differences(present: Present, seen: NamespaceSeen) -> list[StaleEntry]:
@@ -108,8 +121,8 @@ def differences(present: Present, seen: NamespaceSeen) -> list[StaleEntry]:
             stale.append(StaleEntry(name, key, False, was.version, version))
     for (collection, mode), listed in seen.collections.items():
         stamp = present.stamps[collection, mode]
-        # A value that has ended but was not swept yet has not moved the stamp.
-        if not seen.is_as_seen(collection, mode, stamp) or listed.expires_at_ms <= now_ms:
+        ended = listed.expires_at_ms <= now_ms or collection in present.ended
+        if ended or not seen.is_as_seen(collection, mode, stamp):
             stale.append(StaleEntry(name, collection, True, listed.stamp, stamp))
     return stale
 
@@ -133,20 +146,26 @@ async def explained(core: Core, present: Present, seen: NamespaceSeen, stale: li
             continue
         for batch in result.batches:
             cursor = batch.revision
-            for key, _, events in batch.changes:
+            for key, data, events in batch.changes:
                 for name in (key, *ancestors(key)):
                     for index in concerned.get(name, ()):
-                        if batch.revision > stale[index].seen:
-                            event = decode_events(events)[-1]
-                            if not stale[index].seen and event.kind in _ENDS and not stale[index].is_collection:
+                        entry = stale[index]
+                        if batch.revision > entry.seen:
+                            if not entry.seen and not entry.is_collection and _is_over(data, batch.revision):
                                 # The key was absent when it was seen: whoever ended an earlier life changed nothing.
                                 found[index].clear()
                             else:
-                                found[index].append(StaleChange(key, event.actor, batch.revision))
+                                actor = decode_events(events)[-1].actor
+                                found[index].append(StaleChange(key, actor, batch.revision))
         # What is committed while this runs is not searched for ever.
         more = result.more and cursor < present.view.head
         await asyncio.sleep(0)
     return [entry._replace(changes=tuple(reversed(found[index]))) for index, entry in enumerate(stale)]
+
+
+def _is_over(data: bytes | None, revision: int) -> bool:
+    """Tells whether a change ended its record's life; a delete or an expiry may leave siblings."""
+    return data is not None and decode_record(data, revision).live_until_ms == 0
 
 
 def stale_read_set(stale: list[StaleEntry]) -> Refusal:
@@ -206,7 +225,8 @@ async def _renewed(core: Core, present: Present, seen: NamespaceSeen, whole: Nam
         keys[key] = KeySeen(now.version, now.ends_ms)
     for listed, stamp in present.stamps.items():
         was = collections[listed]
-        unchanged = whole.is_as_seen(*listed, stamp) and was.expires_at_ms > present.view.now_ms
+        ended = was.expires_at_ms <= present.view.now_ms or listed[0] in present.ended
+        unchanged = whole.is_as_seen(*listed, stamp) and not ended
         ends_ms = was.expires_at_ms if unchanged else await _first_end_ms(core, present, listed[0])
         collections[listed] = CollectionSeen(stamp, ends_ms)
     all_new = len(seen.keys) == len(whole.keys) and len(seen.collections) == len(whole.collections)
