@@ -131,6 +131,11 @@ class SessionAgent:
         request = pb.RestoreCheckpointRequest(session_id=session_id, checkpoint_id=checkpoint_id, **fields)
         return await self.call("RestoreCheckpoint", request, pb.RestoreCheckpointResponse)
 
+    async def fork(self, session_id: str, **fields: Any) -> pb.Session:
+        """Forks a session."""
+        request = pb.ForkSessionRequest(session_id=session_id, **fields)
+        return (await self.call("ForkSession", request, pb.ForkSessionResponse)).session
+
     async def close(self, session_id: str, **fields: Any) -> pb.CloseSessionResponse:
         """Closes a session."""
         request = pb.CloseSessionRequest(session_id=session_id, **fields)
@@ -140,6 +145,37 @@ class SessionAgent:
         """Purges a session; returns how many records went."""
         request = pb.PurgeSessionRequest(session_id=session_id, **fields)
         return (await self.call("PurgeSession", request, pb.PurgeSessionResponse)).records
+
+    async def run(self, session_id: str, **fields: Any) -> dict[str, pb.Transition]:
+        """Runs the controller; returns its decisions by key."""
+        request = pb.RunTransitionsRequest(session_id=session_id, **fields)
+        response = await self.call("RunTransitions", request, pb.RunTransitionsResponse)
+        return {transition.key: transition for transition in response.transitions}
+
+    async def transitions(self, session_id: str, page_size: int = 0) -> list[pb.Transition]:
+        """Reads every page of decisions, the newest first."""
+        found: list[pb.Transition] = []
+        token = ""
+        while True:
+            request = pb.ListTransitionsRequest(session_id=session_id, page_size=page_size, page_token=token)
+            response = await self.call("ListTransitions", request, pb.ListTransitionsResponse)
+            found += response.transitions
+            token = response.next_page_token
+            if not token:
+                return found
+
+    async def health(self, session_id: str) -> pb.GetSessionHealthResponse:
+        """Reads how a session fares."""
+        request = pb.GetSessionHealthRequest(session_id=session_id)
+        return await self.call("GetSessionHealth", request, pb.GetSessionHealthResponse)
+
+    async def turns(self, session_id: str, count: int = 1) -> list[pb.Transition]:
+        """Begins and ends turns; returns what the controller changed."""
+        changed: list[pb.Transition] = []
+        for _ in range(count):
+            turn = await self.begin_turn(session_id)
+            changed += (await self.end_turn(session_id, turn)).transitions
+        return changed
 
     async def items(self, session_id: str) -> dict[str, bytes]:
         """Reads all items with their one value."""

@@ -1240,7 +1240,7 @@ class ForkSessionRequest(_message.Message):
     TITLE_FIELD_NUMBER: _builtins.int
     CALL_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
-    """The session to fork."""
+    """The session to fork, open or closed. A fork of an ephemeral one is ephemeral too."""
     checkpoint_id: _builtins.str
     """At which checkpoint; empty means as it is now."""
     fork_id: _builtins.str

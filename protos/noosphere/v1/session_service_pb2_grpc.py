@@ -231,7 +231,8 @@ class SessionServiceServicer(object):
     def CloseSession(self, request, context):
         """Closes a session and decides what becomes of its items and pending tool calls. Idempotent: what the first call
         decided stays. An ephemeral session is gone then; of others upkeep closes those that are idle, and purges closed
-        ones, when their settings say. FAILED_PRECONDITION: CALLS_PENDING, if calls are pending and `pending_calls` says to refuse.
+        ones, when their settings say. FAILED_PRECONDITION: CALLS_PENDING, if calls are pending and `pending_calls` says to
+        refuse; CHILDREN_OPEN, if it is ephemeral and a fork still reads its messages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -246,7 +247,9 @@ class SessionServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ForkSession(self, request, context):
-        """Opens a new session that begins with this one's items, summary and window. Older messages are read through it.
+        """Opens a new session that begins with this one's items, control state, summary and window. Older messages are read
+        through it. FAILED_PRECONDITION: SESSION_EXISTS. INVALID_ARGUMENT: VALUE_TOO_LARGE, if what it begins with is more
+        than one commit holds.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -52,14 +52,18 @@ class SessionServiceStub:
     CloseSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.CloseSessionRequest, _session_service_pb2.CloseSessionResponse]
     """Closes a session and decides what becomes of its items and pending tool calls. Idempotent: what the first call
     decided stays. An ephemeral session is gone then; of others upkeep closes those that are idle, and purges closed
-    ones, when their settings say. FAILED_PRECONDITION: CALLS_PENDING, if calls are pending and `pending_calls` says to refuse.
+    ones, when their settings say. FAILED_PRECONDITION: CALLS_PENDING, if calls are pending and `pending_calls` says to
+    refuse; CHILDREN_OPEN, if it is ephemeral and a fork still reads its messages.
     """
     PurgeSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.PurgeSessionRequest, _session_service_pb2.PurgeSessionResponse]
     """Removes a closed session and everything in it; purging again changes nothing. FAILED_PRECONDITION: SESSION_OPEN;
     CHILDREN_OPEN, if a fork still reads its messages.
     """
     ForkSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.ForkSessionRequest, _session_service_pb2.ForkSessionResponse]
-    """Opens a new session that begins with this one's items, summary and window. Older messages are read through it."""
+    """Opens a new session that begins with this one's items, control state, summary and window. Older messages are read
+    through it. FAILED_PRECONDITION: SESSION_EXISTS. INVALID_ARGUMENT: VALUE_TOO_LARGE, if what it begins with is more
+    than one commit holds.
+    """
     AppendMessages: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.AppendMessagesRequest, _session_service_pb2.AppendMessagesResponse]
     """Appends messages in one commit, in their order. ABORTED: TRANSCRIPT_MOVED, if `expected_last` is no longer
     the newest message. FAILED_PRECONDITION: TURN_NOT_OPEN, if a message names a turn that is not open.
@@ -141,14 +145,18 @@ class SessionServiceAsyncStub(SessionServiceStub):
     CloseSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.CloseSessionRequest, _session_service_pb2.CloseSessionResponse]  # type: ignore[assignment]
     """Closes a session and decides what becomes of its items and pending tool calls. Idempotent: what the first call
     decided stays. An ephemeral session is gone then; of others upkeep closes those that are idle, and purges closed
-    ones, when their settings say. FAILED_PRECONDITION: CALLS_PENDING, if calls are pending and `pending_calls` says to refuse.
+    ones, when their settings say. FAILED_PRECONDITION: CALLS_PENDING, if calls are pending and `pending_calls` says to
+    refuse; CHILDREN_OPEN, if it is ephemeral and a fork still reads its messages.
     """
     PurgeSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.PurgeSessionRequest, _session_service_pb2.PurgeSessionResponse]  # type: ignore[assignment]
     """Removes a closed session and everything in it; purging again changes nothing. FAILED_PRECONDITION: SESSION_OPEN;
     CHILDREN_OPEN, if a fork still reads its messages.
     """
     ForkSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.ForkSessionRequest, _session_service_pb2.ForkSessionResponse]  # type: ignore[assignment]
-    """Opens a new session that begins with this one's items, summary and window. Older messages are read through it."""
+    """Opens a new session that begins with this one's items, control state, summary and window. Older messages are read
+    through it. FAILED_PRECONDITION: SESSION_EXISTS. INVALID_ARGUMENT: VALUE_TOO_LARGE, if what it begins with is more
+    than one commit holds.
+    """
     AppendMessages: _aio.UnaryUnaryMultiCallable[_session_service_pb2.AppendMessagesRequest, _session_service_pb2.AppendMessagesResponse]  # type: ignore[assignment]
     """Appends messages in one commit, in their order. ABORTED: TRANSCRIPT_MOVED, if `expected_last` is no longer
     the newest message. FAILED_PRECONDITION: TURN_NOT_OPEN, if a message names a turn that is not open.
@@ -257,7 +265,8 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_session_service_pb2.CloseSessionResponse, _abc.Awaitable[_session_service_pb2.CloseSessionResponse]]:
         """Closes a session and decides what becomes of its items and pending tool calls. Idempotent: what the first call
         decided stays. An ephemeral session is gone then; of others upkeep closes those that are idle, and purges closed
-        ones, when their settings say. FAILED_PRECONDITION: CALLS_PENDING, if calls are pending and `pending_calls` says to refuse.
+        ones, when their settings say. FAILED_PRECONDITION: CALLS_PENDING, if calls are pending and `pending_calls` says to
+        refuse; CHILDREN_OPEN, if it is ephemeral and a fork still reads its messages.
         """
 
     @_abc_1.abstractmethod
@@ -276,7 +285,10 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _session_service_pb2.ForkSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.ForkSessionResponse, _abc.Awaitable[_session_service_pb2.ForkSessionResponse]]:
-        """Opens a new session that begins with this one's items, summary and window. Older messages are read through it."""
+        """Opens a new session that begins with this one's items, control state, summary and window. Older messages are read
+        through it. FAILED_PRECONDITION: SESSION_EXISTS. INVALID_ARGUMENT: VALUE_TOO_LARGE, if what it begins with is more
+        than one commit holds.
+        """
 
     @_abc_1.abstractmethod
     def AppendMessages(

@@ -63,6 +63,20 @@ class CheckpointMethods(SessionServiceServicer):
             call=shapes.tokens_of(call, request.session_id, reply.head, reply.read_set, reply.stale),
         )
 
+    @unary
+    async def ForkSession(self, request: pb.ForkSessionRequest, context: Context) -> pb.ForkSessionResponse:
+        """See the proto."""
+        call = decode.call(request.call)
+        reply = await self._sessions.forker.fork(
+            call,
+            request.session_id,
+            checkpoint_id=request.checkpoint_id,
+            fork_id=request.fork_id,
+            title=request.title,
+        )
+        tokens = shapes.tokens_of(call, reply.session.id, reply.head, reply.read_set, reply.stale)
+        return pb.ForkSessionResponse(session=shapes.session_message(reply.session), head=reply.head, call=tokens)
+
 
 def checkpoint_shape(value: Checkpoint) -> pb.Checkpoint:
     """Returns a checkpoint."""

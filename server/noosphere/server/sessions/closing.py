@@ -18,6 +18,7 @@ from ..memory.admission import require_writer
 from ..memory.codec import decode_record, forget_decoded
 from ..memory.types import Call
 from ..ports.store import Dropped
+from .children import check_childless
 from .codec import decode_turns, encode
 from .draft import Draft, Look
 from .keys import INFO, PENDING, TOOLS, TURNS, is_ephemeral, namespace_of, version_key
@@ -105,7 +106,8 @@ class Closer:
             background: whether the server closes it by itself.
 
         Raises:
-            Refusal: SESSION_NOT_FOUND, CALLS_PENDING, CONTENTION, or a reason that concerns the caller.
+            Refusal: SESSION_NOT_FOUND, CALLS_PENDING, CONTENTION, CHILDREN_OPEN (an ephemeral one with forks), or a
+                reason that concerns the caller.
         """
         if is_ephemeral(session_id):
             return await self._drop(call, session_id, refuse_pending=refuse_pending, background=background)
@@ -202,6 +204,7 @@ class Closer:
             if refuse_pending:
                 pending = await self._scribe.scan(ref, Scan(PENDING, _PENDING_SHOWN_MAX), accepted=True)
                 check_none_pending(look._replace(scans=(pending,)))
+            await check_childless(self._scribe, ref, look)
             if isinstance(await core.store.drop(ref, look.view.head), Dropped):
                 break
         forget_decoded()

@@ -41,7 +41,7 @@ async def count_items(store: WorkingStore, ref: NamespaceRef) -> int:
 
 
 async def live_items(store: WorkingStore, ref: NamespaceRef, view: NamespaceView) -> tuple[StoredEntry, ...] | None:
-    """Returns all items of a session as accepted, None if the namespace is no longer as it was read."""
+    """Returns all items of a session that are live, as accepted, None if the namespace is no longer as it was read."""
     found: list[StoredEntry] = []
     for after, before in ITEM_RANGES:
         cursor, more = after, True

@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from noosphere.consistency import Reason, Refusal
 
 from ..memory.admission import contended, require_writer
 from ..memory.types import Call
-from ..ports.store import Dropped, NamespaceRef, StoredEntry
+from ..ports.store import Dropped
+from .children import check_childless
 from .closing import Closer
 from .draft import Look
-from .keys import CHILDREN, KeyRange, check_session_id
-from .scribe import ATTEMPTS_MAX, Scan, Scribe, not_found
+from .keys import check_session_id
+from .scribe import ATTEMPTS_MAX, Scribe, not_found
 from .types import SessionStatus
-
-FORK_MS_MAX = 60_000
-"""How long a fork may take from its mark in the parent to its first commit."""
-
-_SCAN_STEP = 128
-_TIME_BYTES = 8
-
-
-def child_key(session_id: str) -> str:
-    """Returns where a parent keeps that a session was forked from it."""
-    return CHILDREN + session_id
-
-
-def encode_mark(marked_ms: int) -> bytes:
-    """Returns the stored form of when a fork began."""
-    return marked_ms.to_bytes(_TIME_BYTES, "big")
-
-
-def decode_mark(entry: StoredEntry) -> int:
-    """Returns when a fork began."""
-    return int.from_bytes(entry.data[:_TIME_BYTES], "big")
 
 
 class Purger:
@@ -69,35 +47,11 @@ class Purger:
             if closing is not None and not closing.done:
                 await self._closer.carry_on(session_id)
                 continue
-            await self._check_childless(ref, look)
+            await check_childless(self._scribe, ref, look)
             dropped = await self._scribe.core.store.drop(ref, look.view.head)
             if isinstance(dropped, Dropped):
                 return dropped.record_count
         await contended(self._scribe.core, ref, f"session {session_id!r} changed under each of {ATTEMPTS_MAX} attempts")
-
-    async def _check_childless(self, ref: NamespaceRef, look: Look) -> None:
-        """Checks that no fork reads messages of a session.
-
-        Raises:
-            Refusal: CHILDREN_OPEN.
-        """
-        cursor, more = None, True
-        while more:
-            scan = Scan(CHILDREN, _SCAN_STEP, keys=KeyRange(cursor, None))
-            page = await self._scribe.scan(ref, scan, accepted=True)
-            more = page.more
-            for entry in page.entries:
-                cursor = entry.key
-                child = entry.key[len(CHILDREN) :]
-                info = (await self._scribe.peek(child)).info
-                begun = info is None and decode_mark(entry) + FORK_MS_MAX > look.now_ms
-                if begun or (info is not None and info.parent == look.session_id):
-                    raise Refusal(
-                        Reason.CHILDREN_OPEN,
-                        f"session {look.session_id!r} cannot be purged: its fork {child!r} still reads its messages; "
-                        "purge that first",
-                    )
-            await asyncio.sleep(0)
 
 
 def _check_closed(look: Look) -> None:
