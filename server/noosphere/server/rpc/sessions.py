@@ -13,12 +13,15 @@ from . import session_shapes as shapes
 from .calls import Context, unary
 from .checkpoints import CheckpointMethods
 from .endings import EndingMethods
+from .summaries import SummaryMethods
 from .toolcalls import ToolCallMethods
 from .transcripts import TranscriptMethods
 from .transitions import TransitionMethods
 
 
-class SessionRpc(TranscriptMethods, ToolCallMethods, CheckpointMethods, EndingMethods, TransitionMethods):
+class SessionRpc(
+    TranscriptMethods, ToolCallMethods, CheckpointMethods, EndingMethods, TransitionMethods, SummaryMethods
+):
     """The gRPC face of sessions."""
 
     def __init__(self, sessions: Sessions, transitions: Transitions) -> None:

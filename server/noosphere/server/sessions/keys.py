@@ -50,8 +50,14 @@ IDS = "\0ids/"
 PENDING = "\0pending/"
 """``\\0pending/<call id>``: a tool call that has no result yet; gone with the commit that finishes it."""
 
+PENDING_COUNTED = "\0pending-counted"
+"""Written by whoever starts a call while many are pending, so that two cannot both take the last place."""
+
 VERSIONS = "\0iv/"
 """``\\0iv/<key>/<revision>``: an overwritten version of an item that a checkpoint needs."""
+
+RETRACTED = "\0retracted"
+"""Written by whoever takes a message back: what is being made of messages meanwhile may still quote it."""
 
 SAVEPOINTS = "\0savepoints"
 """Where the newest checkpoint stands: what every write of an item depends on once there is one."""
@@ -63,6 +69,11 @@ CHILDREN = "\0children/"
 """``\\0children/<session>``: a fork that reads its older messages here."""
 
 RAW = "\0raw/"
+"""``\\0raw/<blob>/<number>``: a piece of a tool's result as it arrived."""
+
+UPLOADS = "\0uploads/"
+"""``\\0uploads/<blob>``: pieces that no tool call refers to yet, and which call may; they go with it when it ends."""
+
 CONTEXTS = "\0contexts/"
 ACCESS = "\0access"
 
@@ -148,6 +159,11 @@ def check_entry_id(entry_id: str, field: str) -> None:
 def id_key(kind: str, entry_id: str) -> str:
     """Returns where it is kept that an id was used."""
     return f"{IDS}{kind}/{entry_id}"
+
+
+def pieces_of(blob: str) -> str:
+    """Returns the collection in which the pieces of a tool's result lie."""
+    return f"{RAW}{blob}/"
 
 
 def is_saved(key: str) -> bool:

@@ -19,8 +19,10 @@ from .branches import OlderHistory, Stretch, branch_keys, check_branch, older_hi
 from .codec import decode_message, encode_message, message_attributes
 from .counting import count, texts_of
 from .draft import Draft, Look
-from .keys import MESSAGES, KeyRange, check_entry_id, slot, slot_index, slot_revision
-from .scribe import Intent, Scan, Scribe, recorded
+from .history import Quoting, newest_key, summaries_quoting
+from .keys import MESSAGES, RETRACTED, SUMMARIES, KeyRange, check_entry_id, slot, slot_index, slot_revision
+from .saving import Moved, prepared
+from .scribe import Intent, Scan, Scribe, Written, recorded
 from .types import Message, SessionSettings, ToolUse
 
 _STEP_RECORDS = 64
@@ -206,26 +208,15 @@ class Transcript:
     async def retract(self, call: Call, session_id: str, message_id: str) -> MessagesReply:
         """Takes a message's content back; what remains is a mark in its place, with the ids that others refer to.
 
+        Summaries that may quote it go with it, in the same commit; new ones are made without it.
+
         Raises:
             Refusal: SESSION_NOT_FOUND, SESSION_CLOSED, ENTRY_NOT_FOUND, or a reason that concerns the caller.
         """
         check_entry_id(message_id, "message_id")
         name = message_key(message_id)
         key = known((await self._scribe.peek(session_id, (name,))).entries, message_id)
-
-        def decide(look: Look, draft: Draft) -> None:
-            record = look.record(key) if key else None
-            message = None if record is None else decode_message(key, record)
-            if message is None or message.id != message_id:
-                raise Refusal(
-                    Reason.ENTRY_NOT_FOUND, f"message_id: session {session_id!r} has no message {message_id!r}"
-                )
-            if not message.retracted:
-                left = _retracted(message)
-                draft.put(key, encode_message(left), message_attributes(left))
-
-        intent = Intent("retract", (message_id,), keys=(key,) if key else ())
-        written = await self._scribe.write(call, session_id, intent, decide)
+        written = await prepared(session_id, lambda: self._retract(call, session_id, message_id, key))
         look = await self._scribe.read(Call(call.incarnation), session_id, (key,))
         return MessagesReply(
             (_message(look, key),),
@@ -235,6 +226,35 @@ class Transcript:
             written.read_set,
             written.stale,
         )
+
+    async def _retract(self, call: Call, session_id: str, message_id: str, key: str) -> Written[None]:
+        quoting = await summaries_quoting(self._scribe, session_id, key) if key else Quoting("", ())
+
+        def decide(look: Look, draft: Draft) -> None:
+            record = look.record(key) if key else None
+            message = None if record is None else decode_message(key, record)
+            if message is None or message.id != message_id:
+                raise Refusal(
+                    Reason.ENTRY_NOT_FOUND, f"message_id: session {session_id!r} has no message {message_id!r}"
+                )
+            if message.retracted:
+                return
+            if newest_key(look.scans[0]) != quoting.newest:
+                raise Moved
+            left = _retracted(message)
+            draft.put(key, encode_message(left), message_attributes(left))
+            draft.keep(RETRACTED, b"")
+            for summary in quoting.keys:
+                draft.remove(summary)
+
+        intent = Intent(
+            "retract",
+            (message_id,),
+            keys=(key,) if key else (),
+            glances=quoting.keys,
+            scans=(Scan(SUMMARIES, 1, reverse=True, guard=StampMode.MEMBERS),),
+        )
+        return await self._scribe.write(call, session_id, intent, decide)
 
 
 def _check_last(look: Look, older: OlderHistory, expected: str) -> None:
