@@ -146,6 +146,11 @@ class SessionAgent:
         request = pb.PurgeSessionRequest(session_id=session_id, **fields)
         return (await self.call("PurgeSession", request, pb.PurgeSessionResponse)).records
 
+    async def summarise(self, session_id: str, **fields: Any) -> pb.SummarizeSessionResponse:
+        """Has covered what left the window."""
+        request = pb.SummarizeSessionRequest(session_id=session_id, **fields)
+        return await self.call("SummarizeSession", request, pb.SummarizeSessionResponse)
+
     async def run(self, session_id: str, **fields: Any) -> dict[str, pb.Transition]:
         """Runs the controller; returns its decisions by key."""
         request = pb.RunTransitionsRequest(session_id=session_id, **fields)

@@ -22,7 +22,7 @@ QUIET_TURNS = 3
 
 ACCESSES_MIN = 2
 ACTIVE_MIN = 50
-"""With fewer items nobody has to go for being asked for rarely."""
+"""With no more items than this nobody has to go for being asked for rarely."""
 
 ACTIVE_MAX = 100
 WORKING_SHARE_MAX = 0.7
@@ -38,6 +38,7 @@ WORTH_KEEPING = 0.3
 GOAL_RELEVANCE = 0.5
 PASSING_KINDS = frozenset({"scratch", "draft", "tmp", "cache"})
 COMPRESSED_KIND = "summary"
+_ROOM = "room"
 
 # What an item's score is made of. Its writer's word counts most; nothing else is known of what it is for.
 _IMPORTANCE, _RECENCY, _FREQUENCY, _RELEVANCE = 0.4, 0.3, 0.15, 0.15
@@ -65,6 +66,7 @@ def judge(items: Iterable[ItemState], at: Situation, instructions: Instructions 
         return tuple(_instructed(item, at, instructions) for item in known)
     short = _memory_is_short(known, at)
     verdicts = [_first_verdict(item, at, short, len(known)) for item in known]
+    verdicts = _rarest_gone(known, verdicts, at)
     verdicts = _within_the_limit(known, verdicts, at)
     if short:
         verdicts = _compressed(known, verdicts, at)
@@ -117,14 +119,10 @@ def _first_verdict(item: ItemState, at: Situation, short: bool, active: int) -> 
     idle_long, rare = idle > IDLE_TURNS, item.accesses < ACCESSES_MIN
     if not idle_long and not rare:
         quiet = "quiet" if idle >= QUIET_TURNS else "in_use"
-        return retain(quiet, f"It was asked for in {item.accesses} of the last {WINDOW_TURNS} turns.")
-    why_candidate = (
-        f"Nobody has asked for it for {idle} turns."
-        if idle_long
-        else f"It was asked for in {item.accesses} of the last {WINDOW_TURNS} turns."
-    )
-    if not idle_long and active <= ACTIVE_MIN and not short:
-        return retain("room", f"{why_candidate} There is room for it.")
+        return retain(quiet, _rarely(item))
+    why_candidate = f"Nobody has asked for it for {idle} turns." if idle_long else _rarely(item)
+    if not idle_long and not short:
+        return retain(_ROOM, f"{why_candidate} There is room for it.")
     if item.relevance >= GOAL_RELEVANCE and not short and active <= ACTIVE_MAX:
         return retain("near_goal", f"{why_candidate} But it is close to an open goal.")
     return _leaving(item, "idle" if idle_long else "rarely_used", why_candidate, worth)
@@ -134,6 +132,21 @@ def _leaving(item: ItemState, reason: str, explanation: str, worth: float) -> Ve
     if item.importance < WORTH_KEEPING or item.kind in PASSING_KINDS:
         return Verdict(item.key, TransitionAction.DROP, reason, f"{explanation} It is not worth a fact.", worth)
     return Verdict(item.key, TransitionAction.ARCHIVE, reason, f"{explanation} It becomes a fact candidate.", worth)
+
+
+def _rarest_gone(items: Sequence[ItemState], verdicts: list[Verdict], at: Situation) -> list[Verdict]:
+    """Lets the lowest-scored of those go that were asked for rarely, until there is room for the others."""
+    staying = sum(verdict.action is TransitionAction.RETAIN for verdict in verdicts)
+    rare = sorted((v.score, n) for n, v in enumerate(verdicts) if v.reason == _ROOM)
+    for worth, n in rare[: max(0, staying - ACTIVE_MIN)]:
+        if items[n].relevance < GOAL_RELEVANCE or staying > ACTIVE_MAX:
+            explanation = f"{_rarely(items[n])} More than {ACTIVE_MIN} items are active."
+            verdicts[n] = _leaving(items[n], "rarely_used", explanation, worth)
+    return verdicts
+
+
+def _rarely(item: ItemState) -> str:
+    return f"It was asked for in {item.accesses} of the last {WINDOW_TURNS} turns."
 
 
 def _may_go(item: ItemState, at: Situation) -> bool:
