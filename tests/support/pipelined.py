@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -78,6 +78,10 @@ class PipelinedTransport:
     def stream(self, service: str, method: str, request: Message, kind: type[Response]) -> Stream[Response]:
         """Begins a server stream."""
         return self._inner.stream(service, method, request, kind)
+
+    async def upload(self, service: str, method: str, requests: Sequence[Message], kind: type[Response]) -> Response:
+        """Makes one call whose request is a stream."""
+        return await self._inner.upload(service, method, requests, kind)
 
     async def aclose(self) -> None:
         """Ends the stream."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
@@ -171,6 +171,21 @@ class SyncTransport:
     def stream(self, service: str, method: str, request: Message, kind: type[Response]) -> Stream[Response]:
         """Begins a server stream."""
         return _SyncStream(self._client, self._pool, f"/{service}/{method}", request, kind)
+
+    async def upload(self, service: str, method: str, requests: Sequence[Message], kind: type[Response]) -> Response:
+        """Makes one call whose request is a stream."""
+        send = self._client.channel.stream_unary(
+            f"/{service}/{method}", request_serializer=_to_bytes, response_deserializer=kind.FromString
+        )
+
+        async def attempt() -> Response:
+            try:
+                return cast("Response", await send(iter(requests), timeout=CALL_SECONDS_MAX))
+            except grpc.aio.AioRpcError as error:
+                raise refused(error.code(), error.details(), error.trailing_metadata()) from None
+
+        run = functools.partial(self._client._portal.run, attempt)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, run)
 
 
 class _SyncStream(Stream[Response]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, NoReturn, Protocol, TypeVar
 
 import grpc
@@ -55,6 +55,14 @@ class Transport(Protocol):
         """Begins a server stream."""
         ...
 
+    async def upload(self, service: str, method: str, requests: Sequence[Message], kind: type[Response]) -> Response:
+        """Makes one call whose request is a stream.
+
+        Raises:
+            Refused: it ended with another status than OK.
+        """
+        ...
+
 
 class SocketTransport:
     """Calls over a gRPC channel, with nothing of our client in between."""
@@ -78,6 +86,16 @@ class SocketTransport:
             f"/{service}/{method}", request_serializer=_to_bytes, response_deserializer=kind.FromString
         )
         return _SocketStream(call(request))
+
+    async def upload(self, service: str, method: str, requests: Sequence[Message], kind: type[Response]) -> Response:
+        """Makes one call whose request is a stream."""
+        call = self.channel.stream_unary(
+            f"/{service}/{method}", request_serializer=_to_bytes, response_deserializer=kind.FromString
+        )
+        try:
+            return await call(iter(requests), timeout=CALL_SECONDS_MAX)
+        except grpc.aio.AioRpcError as error:
+            raise refused(error.code(), error.details(), error.trailing_metadata()) from None
 
 
 class _SocketStream(Stream[Response]):
@@ -118,6 +136,16 @@ class HandlerTransport:
         """Begins a server stream."""
         handler = getattr(self._servicers[service], method)
         return _HandlerStream(handler(type(request).FromString(request.SerializeToString()), _Context()), kind)
+
+    async def upload(self, service: str, method: str, requests: Sequence[Message], kind: type[Response]) -> Response:
+        """Makes one call whose request is a stream."""
+
+        async def sent() -> AsyncIterator[Message]:
+            for request in requests:
+                yield type(request).FromString(request.SerializeToString())
+
+        response = await getattr(self._servicers[service], method)(sent(), _Context())
+        return kind.FromString(response.SerializeToString())
 
 
 class _HandlerStream(Stream[Response]):

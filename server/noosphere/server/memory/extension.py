@@ -119,6 +119,13 @@ class WriteExtension(Protocol):
         """
         ...
 
+    def trailing(self, key: str) -> str:
+        """Returns the collection of internal records that go with the internal record at ``key`` when that has ended.
+
+        They are removed in the same commit, so there must never be more than one commit holds; empty for none.
+        """
+        ...
+
     def accessed(self, call: Call, namespace: str, keys: Iterable[str]) -> None:
         """Hears of an explicit read or write by a caller. Never waits and never fails."""
         ...
@@ -157,6 +164,10 @@ class NoExtension:
     ) -> Additions:
         """Adds nothing."""
         return NO_ADDITIONS
+
+    def trailing(self, key: str) -> str:
+        """Returns none."""
+        return ""
 
     def accessed(self, call: Call, namespace: str, keys: Iterable[str]) -> None:
         """Does nothing."""

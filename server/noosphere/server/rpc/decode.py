@@ -205,13 +205,34 @@ def value(field: str, message: types_pb2.Value) -> tuple[bytes, Encoding]:
     Raises:
         Refusal: INVALID_FIELD.
     """
-    encoding = _ENCODINGS.get(message.encoding)
-    if encoding is None:
-        raise invalid(f"{field}.encoding", f"{message.encoding} is not JSON (1) or BYTES (2)")
+    found = encoding(field, message)
     data = message.data
-    if encoding is Encoding.JSON:
+    if found is Encoding.JSON:
         _check_json(f"{field}.data", data)
-    return data, encoding
+    return data, found
+
+
+def encoding(field: str, message: types_pb2.Value) -> Encoding:
+    """Returns how a value is to be read.
+
+    Raises:
+        Refusal: INVALID_FIELD.
+    """
+    found = _ENCODINGS.get(message.encoding)
+    if found is None:
+        raise invalid(f"{field}.encoding", f"{message.encoding} is not JSON (1) or BYTES (2)")
+    return found
+
+
+def bounded(field: str, data: bytes, limit: int) -> bytes:
+    """Returns bytes that are no more than a limit.
+
+    Raises:
+        Refusal: VALUE_TOO_LARGE.
+    """
+    if len(data) > limit:
+        raise too_large(field, len(data), limit)
+    return data
 
 
 def _check_json(field: str, data: bytes) -> None:

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from ..ports.models import Tokenizer
 from .types import Message
 
-_INLINE_CHARS_MAX = 65_536
+INLINE_CHARS_MAX = 65_536
 """Text up to here is counted at once; more would take longer than a step of the event loop may."""
 
 
 async def count(tokenizer: Tokenizer, texts: Sequence[str]) -> int:
     """Returns how many tokens texts have together, each counted by itself; many in a thread."""
-    if sum(map(len, texts)) <= _INLINE_CHARS_MAX:
+    if sum(map(len, texts)) <= INLINE_CHARS_MAX:
         return _count(tokenizer, texts)
     return await asyncio.to_thread(_count, tokenizer, texts)
 

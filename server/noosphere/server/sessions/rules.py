@@ -32,9 +32,11 @@ from .keys import (
     NAMESPACES,
     OWN,
     PENDING,
+    UPLOADS,
     check_entry_id,
     id_key,
     is_item,
+    pieces_of,
     session_of,
     slot,
     slot_revision,
@@ -173,6 +175,10 @@ class SessionRules:
         author = "" if write.call.incarnation is None else write.call.incarnation.agent_id
         stored = append(look, draft, messages, author, tokens)
         return tuple(slot_revision(place.key) if place.key else 0 for place in stored)
+
+    def trailing(self, key: str) -> str:
+        """Returns the pieces of an upload, which go with its record."""
+        return pieces_of(key[len(UPLOADS) :]) if key.startswith(UPLOADS) else ""
 
     def accessed(self, call: Call, namespace: str, keys: Iterable[str]) -> None:
         """Tells the observers."""

@@ -140,9 +140,7 @@ async def prepared(session_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
             return await attempt()
         except Moved:
             continue
-    raise Refusal(
-        Reason.CONTENTION, f"checkpoints of session {session_id!r} changed under each of {PREPARED_MAX} attempts"
-    )
+    raise Refusal(Reason.CONTENTION, f"session {session_id!r} changed under each of {PREPARED_MAX} attempts")
 
 
 def stand(look: Look, ground: Ground) -> Standing:

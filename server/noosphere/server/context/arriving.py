@@ -1,0 +1,46 @@
+"""Compress on arrival as sessions ask for it: in threads, a few at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from ..ports.models import Tokenizer
+from ..sessions.compacting import Before, Compacted
+from ..sessions.toolcall import Compaction
+from .compaction import Stage, Task, compress, parse_paths
+
+AT_ONCE_MAX = 2
+"""How many results are made smaller at once; it is work of the processor, so more would only delay everything else."""
+
+_COMPACTIONS: Mapping[Stage, Compaction] = {
+    Stage.WHOLE: Compaction.NONE,
+    Stage.FIELDS: Compaction.FIELDS,
+    Stage.LOSSLESS: Compaction.LOSSLESS,
+    Stage.RELEVANT: Compaction.RELEVANT,
+    Stage.CUT: Compaction.CUT,
+}
+
+
+class ResultCompactor:
+    """Makes tool results fit, see :func:`.compaction.compress`."""
+
+    def __init__(self) -> None:
+        self._turns = asyncio.Semaphore(AT_ONCE_MAX)
+
+    def check_keep(self, keep: Sequence[str]) -> None:
+        """Checks the form of paths.
+
+        Raises:
+            Refusal: INVALID_FIELD, naming the path as ``keep[…]``.
+        """
+        parse_paths(keep)
+
+    async def compact(
+        self, output: str, tokenizer: Tokenizer, *, tokens_max: int, before: Before, keep: Sequence[str]
+    ) -> Compacted:
+        """Makes a result fit, in a thread."""
+        task = Task(before.tool, before.arguments, before.goals, before.messages)
+        async with self._turns:
+            found = await asyncio.to_thread(compress, output, tokenizer, tokens_max=tokens_max, task=task, keep=keep)
+        return Compacted(found.text, _COMPACTIONS[found.stage], found.tokens)
