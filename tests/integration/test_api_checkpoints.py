@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from tests.support.api import contents, counter, put_op
+from tests.support.api import counter, put_op
+from tests.support.engine import LocalServer
 from tests.support.sessions import SessionAgent, caller, refusal, said, session_name, space, texts
-from tests.support.worlds import World
+from tests.support.worlds import LocalWorld, World
 
 from noosphere.v1 import memory_service_pb2 as memory
 from noosphere.v1 import session_service_pb2 as pb
@@ -18,12 +19,6 @@ async def opened(world: World, **settings: object) -> tuple[SessionAgent, str]:
     """Opens a session."""
     a = await caller(world)
     return a, (await a.open(session_name(a), settings=pb.SessionSettings(**settings))).id  # type: ignore[arg-type]
-
-
-async def items(a: SessionAgent, session_id: str) -> dict[str, bytes]:
-    """Reads all items with their one value."""
-    records = await a.agent.listing(space(session_id))
-    return contents(record for record in records if not record.key.startswith("_session/"))
 
 
 def ids(checkpoints: Sequence[pb.Checkpoint]) -> list[str]:
@@ -54,7 +49,7 @@ async def test_a_restore_gives_items_control_and_transcript_back(world: World) -
     await a.say(s, "one")
     point = await a.checkpoint(s)
     kept = await a.agent.get(space(s), "kept")
-    before = await items(a, s)
+    before = await a.items(s)
 
     await a.agent.put(space(s), "changed", "new", blind=True)
     await a.agent.put(space(s), "changed", "newer", blind=True)
@@ -63,12 +58,12 @@ async def test_a_restore_gives_items_control_and_transcript_back(world: World) -
     await a.agent.put(space(s), "made", "later")
     await a.set_control(s, control=pb.ControlState(next_node="act"))
     await a.say(s, "two")
-    after = await items(a, s)
+    after = await a.items(s)
 
     reply = await a.restore(s, point.id)
     assert (reply.abandoned_branch, reply.session.branch) == (0, 1)
     assert (reply.restored, reply.removed) == (3, 1)
-    assert await items(a, s) == before
+    assert await a.items(s) == before
     assert (await a.agent.get(space(s), "kept")) == kept, "what had not changed is left alone"
     changed = await a.agent.get(space(s), "changed")
     assert changed.attributes["pinned"].bool_value
@@ -78,13 +73,13 @@ async def test_a_restore_gives_items_control_and_transcript_back(world: World) -
 
     # A counter that came back still counts.
     await a.agent.add(space(s), "count", 1)
-    assert (await items(a, s))["count"] == b"4"
+    assert (await a.items(s))["count"] == b"4"
 
     # Nothing of what was left is lost: its messages are on their branch, its items in a checkpoint.
     assert texts(await a.messages(s, branch=0)) == ["one", "two"]
     left = next(c for c in await a.checkpoints(s) if c.cause == "restore")
     await a.restore(s, left.id)
-    assert await items(a, s) == after
+    assert await a.items(s) == after
     assert texts(await a.messages(s)) == ["one", "two"]
     assert (await a.control(s)).control.next_node == "act"
 
@@ -117,7 +112,7 @@ async def test_an_empty_session_can_be_gone_back_to(world: World) -> None:
     await a.agent.put(space(s), "k", "v")
     await a.say(s, "hello")
     await a.restore(s, empty.id)
-    assert await items(a, s) == {}
+    assert await a.items(s) == {}
     assert await a.messages(s) == []
     first = (await a.append(s, said("again"), expected_last="")).messages[0]
     assert (await a.get(s)).last_message == first.key
@@ -139,6 +134,19 @@ async def test_values_side_by_side_come_back_side_by_side(world: World) -> None:
     assert sorted(again) == sorted(both)
 
 
+async def test_of_values_side_by_side_one_may_end_and_the_others_come_back(local: LocalServer) -> None:
+    a, s = await opened(LocalWorld(local))
+    await a.agent.ensure(space(s), types.NamespacePolicy(conflict_policy=types.CONFLICT_POLICY_SIBLINGS))
+    await a.agent.put(space(s), "k", "short", ttl_ms=1_000)
+    await a.agent.put(space(s), "k", "long", context=types.CausalContext())
+    point = await a.checkpoint(s)
+    await local.elapse(1_001)
+    await local.sweep()
+    await a.agent.put(space(s), "k", "new", blind=True)
+    await a.restore(s, point.id)
+    assert await a.items(s) == {"k": b'"long"'}
+
+
 async def test_what_has_ended_meanwhile_does_not_come_back(world: World) -> None:
     a, s = await opened(world)
     await a.agent.put(space(s), "short", "lived", ttl_ms=1_000)
@@ -148,7 +156,7 @@ async def test_what_has_ended_meanwhile_does_not_come_back(world: World) -> None
     await a.agent.put(space(s), "overwritten", "long", blind=True)
     await world.elapse(1_001)
     await a.restore(s, point.id)
-    assert await items(a, s) == {"long": b'"lived"'}
+    assert await a.items(s) == {"long": b'"lived"'}
 
 
 async def test_a_turn_that_changed_something_ends_with_a_checkpoint(world: World) -> None:
@@ -207,11 +215,11 @@ async def test_many_checkpoints_are_listed_by_pages_and_each_is_exact(world: Wor
         await a.agent.put(space(s), f"k{number % 7}", number, blind=True)
         if number % 5 == 3:
             await a.agent.delete(space(s), f"k{number % 3}", blind=True)
-        seen.append(((await a.checkpoint(s)).id, await items(a, s)))
+        seen.append(((await a.checkpoint(s)).id, await a.items(s)))
     assert ids(await a.checkpoints(s, page_size=7)) == [checkpoint for checkpoint, _ in reversed(seen)]
     for checkpoint, expected in (seen[0], seen[17], seen[31], seen[15], seen[39]):
         await a.restore(s, checkpoint)
-        assert await items(a, s) == expected
+        assert await a.items(s) == expected
 
 
 async def test_the_oldest_checkpoints_go_when_there_are_too_many(world: World) -> None:
@@ -220,12 +228,12 @@ async def test_the_oldest_checkpoints_go_when_there_are_too_many(world: World) -
     for number in range(40):
         await a.agent.put(space(s), "k", number, blind=True)
         await a.agent.put(space(s), f"once/{number}", number)
-        made.append(((await a.checkpoint(s)).id, await items(a, s)))
+        made.append(((await a.checkpoint(s)).id, await a.items(s)))
     assert ids(await a.checkpoints(s)) == [checkpoint for checkpoint, _ in made[:-4:-1]]
     with refusal("ENTRY_NOT_FOUND", "checkpoint_id", made[0][0]):
         await a.restore(s, made[0][0])
     await a.restore(s, made[-3][0])
-    assert await items(a, s) == made[-3][1]
+    assert await a.items(s) == made[-3][1]
 
 
 @pytest.mark.parametrize("wrong", ["x", "0123456789abcdef-0000", ""])
@@ -247,10 +255,10 @@ async def test_what_fits_no_commit_is_refused_as_a_whole(world: World) -> None:
     point = await a.checkpoint(s)
     for number in range(18):
         await a.agent.put(space(s), f"k{number:02}", "small", blind=True)
-    before = await items(a, s)
+    before = await a.items(s)
     with refusal("VALUE_TOO_LARGE", "the checkpoint", "1048576", "bytes"):
         await a.restore(s, point.id)
-    assert await items(a, s) == before
+    assert await a.items(s) == before
     assert (await a.get(s)).branch == 0
     assert ids(await a.checkpoints(s)) == [point.id]
 
@@ -261,7 +269,7 @@ async def test_a_transaction_and_a_merge_keep_what_they_overwrite(world: World) 
     await a.agent.put(space(s), "delete", "old")
     await a.agent.add(space(s), "merge", 1)
     point = await a.checkpoint(s)
-    before = await items(a, s)
+    before = await a.items(s)
     await a.agent.transact(
         space(s),
         memory.Operation(put=put_op("put", "new", blind=True)),
@@ -269,4 +277,4 @@ async def test_a_transaction_and_a_merge_keep_what_they_overwrite(world: World) 
         memory.Operation(merge=counter("merge", 1)),
     )
     await a.restore(s, point.id)
-    assert await items(a, s) == before
+    assert await a.items(s) == before

@@ -10,7 +10,9 @@ from noosphere.consistency.limits import COMMIT_BYTES_MAX, COMMIT_MUTATIONS_MAX
 from ..ports.store import Commit, Committed, KeyCheck, Mutation, NamespaceRef, NamespaceView, StoredEntry
 from .codec import decode_record, encode_events, encode_record
 from .core import Core
+from .extension import NO_ADDITIONS, Additions, Change, ExtendedWrite
 from .internal import CONFLICTS, QueueEntry, encode_queue_entry, is_internal, queue_key
+from .types import ANONYMOUS
 
 _OVERHEAD_BYTES = 4096
 """More than a key, its event and its entry of the conflict queue add to a record in a commit."""
@@ -78,23 +80,21 @@ async def _settle_keys(core: Core, ref: NamespaceRef, keys: Sequence[str], *, re
     done = False
     left = keys
     while left:
-        # Each key may take an entry of the conflict queue along.
-        read = await core.store.read(ref, left[: COMMIT_MUTATIONS_MAX // 2], accepted=True)
+        # Each key may take an entry of the conflict queue along, and a copy that an extension keeps.
+        read = await core.store.read(ref, left[: COMMIT_MUTATIONS_MAX // 3], accepted=True)
         part = left[: _fitting(read.entries)]
         left = left[len(part) :]
         now_ms = read.view.now_ms
         rules = core.rules(ref.name)
         checks: list[KeyCheck] = []
         due: list[tuple[str, Decision]] = []
+        partial: list[Change] = []
         for key, entry in zip(part, read.entries, strict=False):
             if entry is None:
                 continue
             if is_internal(key):
                 # Nobody watches these and nobody holds a context of them: what has ended just goes.
                 if entry.live_until_ms <= now_ms:
-                    if trailing := _trailing(core, ref, key):
-                        done = await _remove_with(core, ref, read.view, entry, trailing) or done
-                        continue
                     checks.append(key_check(key, entry, now_ms))
                     due.append((key, Decision(None, live=False)))
                 continue
@@ -105,34 +105,49 @@ async def _settle_keys(core: Core, ref: NamespaceRef, keys: Sequence[str], *, re
             if decision is not None:
                 checks.append(key_check(key, entry, now_ms))
                 due.append((key, decision))
+                if decision.live:
+                    partial.append(Change(key, entry, record, decision))
         if due:
             mutations = mutations_of(due, now_ms, rules.policy.tombstone_retention_ms)
+            additions = await _additions(core, ref, read.view, partial, mutations)
             # Whoever wins the race with this commit has done the same expiry in its own.
             config_version = max(rules.config_version, read.view.config_version)
-            result = await core.store.commit(ref, Commit(read.view.epoch, config_version, tuple(checks), mutations))
+            commit = Commit(
+                read.view.epoch,
+                config_version,
+                (*checks, *additions.checks),
+                (*mutations, *additions.mutations),
+            )
+            result = await core.store.commit(ref, commit)
             done = done or isinstance(result, Committed)
     return done
 
 
-def _trailing(core: Core, ref: NamespaceRef, key: str) -> str:
-    return core.extension.trailing(key) if core.extension.concerns(ref.name) else ""
+async def _additions(
+    core: Core, ref: NamespaceRef, view: NamespaceView, partial: Sequence[Change], mutations: Sequence[Mutation]
+) -> Additions:
+    """Returns what the namespace's extension adds where some values of a record end and others live on.
 
-
-async def _remove_with(core: Core, ref: NamespaceRef, view: NamespaceView, entry: StoredEntry, collection: str) -> bool:
-    """Removes an internal record that has ended and, in the same commit, what goes with it."""
-    found = await core.store.scan(ref, collection, limit=COMMIT_MUTATIONS_MAX - 1, accepted=True)
-    assert not found.more, "an extension promises that what goes together fits one commit"
-    mutations = tuple(Mutation(each.key, None, 0, 0, False, b"") for each in (entry, *found.entries))
-    config_version = max(core.rules(ref.name).config_version, view.config_version)
-    checks = (key_check(entry.key, entry, view.now_ms),)
-    return isinstance(await core.store.commit(ref, Commit(view.epoch, config_version, checks, mutations)), Committed)
+    What ends as a whole is no loss to anybody. Nothing is added that the commit has no room for: an expiry is settled
+    in any case.
+    """
+    extension = core.extension
+    if not partial or not extension.concerns(ref.name):
+        return NO_ADDITIONS
+    keys = extension.keys((), ())
+    read = await core.store.read(ref, keys, accepted=True)
+    entries = dict(zip(keys, read.entries, strict=True))
+    write = ExtendedWrite(ANONYMOUS, ref, view, core.rules(ref.name).policy, entries)
+    additions = await extension.extend(core.store, write, tuple(partial), len(mutations))
+    size = sum(len(m.key.encode()) + len(m.data or b"") + len(m.event) for m in (*mutations, *additions.mutations))
+    return additions if size <= COMMIT_BYTES_MAX else NO_ADDITIONS
 
 
 def _fitting(entries: Sequence[StoredEntry | None]) -> int:
-    """Returns how many of the first entries one commit can hold; what an expiry leaves of siblings may be large."""
+    """Returns how many of the first entries one commit can hold: what is left of siblings, and a copy, may be large."""
     size = count = 0
     for entry in entries:
-        size += _OVERHEAD_BYTES + (0 if entry is None else len(entry.data))
+        size += _OVERHEAD_BYTES + (0 if entry is None else 2 * len(entry.data))
         if count and size > COMMIT_BYTES_MAX:
             break
         count += 1

@@ -28,20 +28,41 @@ class RecalledFact(NamedTuple):
     expires_at_ms: int
 
 
-class Recall(NamedTuple):
-    """What a search found; ``dense_skipped`` if the query was not embedded in time."""
-
-    facts: tuple[RecalledFact, ...]
-    dense_skipped: bool = False
-
-
 class FactRecall(Protocol):
-    """Finds facts for a context. Only what the caller may see, is trusted enough and has not ended comes back."""
+    """Finds facts for a context. Only what the caller may see, is trusted enough and has not ended comes back.
 
-    async def pinned(self, owner: str, *, tokens_max: int) -> tuple[RecalledFact, ...]:
-        """Returns the owner's pinned facts, the most important first."""
+    Any method may fail in any way: the context is then made without facts, and says so.
+    """
+
+    async def embed(self, query: str) -> Sequence[float] | None:
+        """Returns the query as a vector; None if searches here are by keywords alone.
+
+        It may take its time: whoever asks does not wait for long, and cancels.
+        """
         ...
 
-    async def recall(self, owners: Sequence[str], query: str, *, limit: int, tokens_max: int) -> Recall:
-        """Returns up to ``limit`` facts relevant to ``query``, best first, that fit ``tokens_max`` together."""
+    async def pinned(self, caller: str, owner: str, *, tokens_max: int) -> tuple[RecalledFact, ...]:
+        """Returns the owner's pinned facts that the agent ``caller`` may see, the most important first."""
+        ...
+
+    async def recall(
+        self,
+        caller: str,
+        owners: Sequence[str],
+        query: str,
+        *,
+        vector: Sequence[float] | None,
+        limit: int,
+        tokens_max: int,
+    ) -> tuple[RecalledFact, ...]:
+        """Returns up to ``limit`` facts relevant to ``query``, best first, that fit ``tokens_max`` together.
+
+        Args:
+            caller: the agent that asks.
+            owners: whose facts.
+            query: the words.
+            vector: the same as a vector; None searches by keywords alone.
+            limit: most facts.
+            tokens_max: most tokens of their texts.
+        """
         ...

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from noosphere.consistency import NEVER_MS, ReadSet, StaleEntry, StampMode, too_large
+from noosphere.consistency import ReadSet, Reason, Refusal, StaleEntry, StampMode, too_large
 from noosphere.consistency.limits import COMMIT_BYTES_MAX, COMMIT_MUTATIONS_MAX
 
 from ..memory.codec import decode_entry, decode_record
@@ -191,16 +191,24 @@ def _put_back(look: Look, draft: Draft, ground: Ground, manifest: Manifest) -> t
 
 
 def old_version(look: Look, key: str, version: SavedVersion) -> StoredEntry | None:
-    """Returns a version of an item as it was stored, from where it lies now; None if its time has come meanwhile."""
+    """Returns a version of an item as it was stored, from where it lies now; None if its time has come meanwhile.
+
+    Raises:
+        Refusal: ENTRY_NOT_FOUND, for one so large that there was no room to keep it when some of its values ended.
+    """
     here = look.entries[key]
     if here is not None and here.revision == version.revision:
         return here
     copy = look.entries[version_key(key, version.revision)]
-    if copy is None:
+    if copy is not None:
+        return StoredEntry(key, version.revision, copy.data, version.ends_ms)
+    if version.ends_ms <= look.now_ms:
         # What ends by itself is not copied: it would have ended in the copy too.
-        assert version.ends_ms <= look.now_ms < NEVER_MS, f"version {version.revision} of a saved record is missing"
         return None
-    return StoredEntry(key, version.revision, copy.data, version.ends_ms)
+    raise Refusal(
+        Reason.ENTRY_NOT_FOUND,
+        f"checkpoint_id: version {version.revision} of {key!r} belongs to the checkpoint and was too large to be kept",
+    )
 
 
 def check_fits(draft: Draft, what: str) -> None:
