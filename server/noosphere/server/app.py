@@ -57,7 +57,6 @@ class Engine(NamedTuple):
     memory: Memory
     sessions: Sessions
     transitions: Transitions
-    contexts: ContextService
     store: EmbeddedStore
 
 
@@ -145,35 +144,10 @@ async def open_engine(
             after_turn=(controller,),
             forget=(lambda _: memory.watches.forget_decoded(), lambda _: forget_shown(), watch.forget),
         )
-        contexts = ContextService(
-            scribe,
-            tokenizers=models.tokenizers,
-            facts=None,
-            clock=clock,
-            rng=system_random(),
-            entropy=os.urandom,
-            observers=(_Watched(watch),),
-        )
-        tasks = (*memory.start(), *sessions.start(), *contexts.start())
+        tasks = (*memory.start(), *sessions.start())
         supervise(tasks, on_fatal)
         stack.push_async_callback(_cancel, tasks)
-        transitions = Transitions(watch, controller, HealthReporter(scribe, watch))
-        yield Engine(memory, sessions, transitions, contexts, store)
-        # Manifests that wait are written as long as the drivers are open.
-        await contexts.book.settle()
-
-
-class _Watched:
-    """Tells the controller of contexts."""
-
-    def __init__(self, watch: SessionWatch) -> None:
-        self._watch = watch
-
-    def assembled(self, session_id: str, figures: ContextFigures) -> None:
-        self._watch.assembled(session_id, ContextNote(*figures))
-
-    def accessed(self, call: Call, session_id: str, key: str) -> None:
-        self._watch.accessed(call, session_id, key)
+        yield Engine(memory, sessions, Transitions(watch, controller, HealthReporter(scribe, watch)), store)
 
 
 def _relate(question: str, texts: Sequence[str]) -> Sequence[float]:
@@ -239,7 +213,6 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
             engine.memory,
             engine.sessions,
             engine.transitions,
-            engine.contexts,
             clock,
             enable_reflection=settings.reflection,
             watch_stall_seconds=settings.watch_stall_seconds,
