@@ -32,6 +32,7 @@ def test_the_promised_commands_exist() -> None:
         *("", "serve", "get", "put", "delete", "history", "watch", "claims", "stats", "epochs", "demo", "check"),
         *("conflicts", "resolve", "demo causality"),
         *("ns list", "ns create", "ns show", "ns tree", "ns delete", "ns rules", "config show", "version"),
+        "bench compaction",
     }
 
 

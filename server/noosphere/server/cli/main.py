@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
-from . import boards, changes, checks, conflicts, engine, namespaces, records, rules, serving
+from . import bench, boards, changes, checks, conflicts, engine, namespaces, records, rules, serving
 from .common import AgentOption, Common, JsonOption, ServerOption, TimeoutOption
 from .exits import EXIT_CODES_HELP, CliError, ExitCode, report
 from .two_words import TwoWords
@@ -37,6 +37,7 @@ for group in (serving.app, records.app, changes.app, conflicts.app, boards.app, 
 namespaces.app.add_typer(rules.app)
 app.add_typer(namespaces.app, name="ns")
 app.add_typer(serving.config_app, name="config")
+app.add_typer(bench.app, name="bench")
 
 
 @app.callback()

@@ -335,6 +335,36 @@ class VerdictShape(TypedDict):
     figures: Annotated[dict[str, Any], "What the history contains."]
 
 
+class CompactionMethodShape(TypedDict):
+    """What one method of making tool outputs small kept of the values that were used later."""
+
+    method: Annotated[str, "Its name; the last one is `compress`, the others are baselines."]
+    used: Annotated[int, "Values of outputs over the budget that were used later."]
+    kept: Annotated[int, "How many of them it kept."]
+    percent: Annotated[float, "The share of these."]
+    used_new: Annotated[int, "The used values that had not occurred before the output."]
+    kept_new: Annotated[int, "How many of them it kept."]
+    percent_new: Annotated[float, "The share of these."]
+    lossless: Annotated[int, "Outputs over the budget that it kept whole."]
+    tokens: Annotated[int, "The size of what it made of the outputs over the budget."]
+
+
+class CompactionShape(TypedDict):
+    """What compress on arrival kept of recorded tool outputs."""
+
+    ok: Annotated[bool, "Whether `compress` reached the gate and kept its promises."]
+    gate_percent: Annotated[float, "What it has to keep."]
+    goal_percent: Annotated[float, "What it should keep."]
+    tokens_max: Annotated[int, "The budget of each output."]
+    tokenizer: Annotated[str, "The vocabulary that counts."]
+    runs: Annotated[int, "Recorded runs."]
+    outputs: Annotated[int, "Tool outputs in them."]
+    outputs_over: Annotated[int, "Those over the budget."]
+    tokens_over: Annotated[int, "The size of these."]
+    methods: Annotated[list[CompactionMethodShape], "What each method did with the outputs over the budget."]
+    problems: Annotated[list[str], "Where `compress` broke a promise: budget, losslessness, blindness for the future."]
+
+
 class VersionShape(TypedDict):
     """The program's version."""
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import NamedTuple
+
+_MARKS = re.compile(r"\n\[left out: \d+ of \d+ (?:values|characters)\]\Z|\n\[… \d+ characters left out …\]\n")
 
 
 class Stage(StrEnum):
@@ -67,3 +70,8 @@ class Compressed(NamedTuple):
     lossless: bool
     left_out: LeftOut = LeftOut()
     paths_missed: tuple[int, ...] = ()
+
+    @property
+    def unmarked(self) -> str:
+        """The text without the marks that say how much is missing."""
+        return self.text if self.lossless else _MARKS.sub("\n", self.text).removesuffix("\n")
