@@ -14,10 +14,11 @@ from noosphere.consistency import ReadSet, StaleEntry, invalid, too_large
 
 from ..memory.types import Call
 from ..ports.facts import FactRecall
+from ..ports.metrics import SessionMetrics
 from ..ports.models import Summariser, Tokenizers, TransitionPolicy
-from ..sessions.codec import decode_turns
+from ..sessions.codec import decode_meta, decode_turns
 from ..sessions.draft import Draft, Look
-from ..sessions.keys import ACCESS, TURNS, check_entry_id
+from ..sessions.keys import ACCESS, META, TURNS, check_entry_id
 from ..sessions.outbox import archive
 from ..sessions.saving import Moved, prepared
 from ..sessions.scribe import Intent, Scribe, Written
@@ -27,11 +28,15 @@ from .events import EVENT_SCAN, record_run, surplus_keys, transitions_of_turn
 from .facts import Situation, Verdict
 from .policies import advised
 from .preparing import Promotion, SummaryItem, promotions, summary_items
+from .reporting import figures_of
 from .rules import judge
 from .states import LiveItem, Relate, item_states, live_items
 from .watching import SessionWatch
 
 KEYS_MAX = 256
+CLASS_LABEL = "class"
+"""The label by which operators tell kinds of sessions apart in metrics."""
+
 CHANGES_MAX = 64
 CHANGED_BYTES_MAX = 160 * 1024
 """Of what one run lets go; the rest waits for the next turn. An item is written three times at most."""
@@ -101,6 +106,7 @@ class Controller:
         basis: what pending tool calls are based on; None if there are no tool calls.
         policy: whom to ask beside the rules.
         recall: where facts come from; None promotes none.
+        metrics: hears how sessions fare.
     """
 
     def __init__(
@@ -114,6 +120,7 @@ class Controller:
         basis: PendingBasis | None = None,
         policy: TransitionPolicy | None = None,
         recall: FactRecall | None = None,
+        metrics: SessionMetrics | None = None,
     ) -> None:
         self._scribe = scribe
         self._watch = watch
@@ -123,6 +130,7 @@ class Controller:
         self._basis = basis
         self._policy = policy
         self._recall = recall
+        self._metrics = metrics
 
     async def after_turn(self, call: Call, session_id: str, turn: int) -> TurnOutcome:
         """Settles the turn's accesses and runs, unless the session's settings leave that to its agents.
@@ -138,7 +146,19 @@ class Controller:
         idle = look.info.settings.transitions_manual
         quiet = Call(call.incarnation, fences=call.fences)
         reply = await prepared(session_id, lambda: self._run(quiet, session_id, {}, dry_run=False, only_settle=idle))
-        return TurnOutcome(transitions=_changes(reply.transitions))
+        changes = _changes(reply.transitions)
+        if self._metrics is not None:
+            await self._tell(self._metrics, session_id, changes)
+        return TurnOutcome(transitions=changes)
+
+    async def _tell(self, metrics: SessionMetrics, session_id: str, changes: Sequence[Transition]) -> None:
+        look = await self._scribe.peek(session_id, (ACCESS, META))
+        session_class = decode_meta(look.record(META)).labels.get(CLASS_LABEL, "")
+        for figure in figures_of(decode_chronicle(look.internal(ACCESS))):
+            if figure.value is not None:
+                metrics.observe(session_class, figure.metric.value, figure.value)
+        for change in changes:
+            metrics.decided(session_class, change.action.value)
 
     async def run(
         self, call: Call, session_id: str, *, dry_run: bool, keys: Sequence[str], instruction: TransitionAction | None

@@ -10,7 +10,7 @@ from ..sessions.branches import branch_keys, stretch_ref, stretches
 from ..sessions.items import count_items
 from ..sessions.keys import ACCESS, MESSAGES, OUTBOX, PENDING, KeyRange
 from ..sessions.scribe import Scan, Scribe
-from .chronicle import decode_chronicle
+from .chronicle import Chronicle, decode_chronicle
 from .health import RECENT, Figure, Signs, figures
 from .watching import SessionWatch
 
@@ -62,17 +62,8 @@ class HealthReporter:
         ref = await scribe.living(session_id)
         _, notes = self._watch.of(session_id)
         chronicle = decode_chronicle(look.internal(ACCESS)).with_contexts(notes)
-        told = [note for note in chronicle.contexts[-RECENT:] if note.recalled]
-        signs = Signs(
-            utilizations=tuple(n.used_tokens / n.allowed_tokens for n in chronicle.contexts if n.allowed_tokens),
-            recalled=tuple(note.recalled for note in told),
-            used=tuple(note.used for note in told),
-            reported=any(note.reported for note in told),
-            lifespans=chronicle.lifespans,
-            turn_tokens=tuple(tokens for _, tokens in chronicle.turn_tokens),
-        )
         return Health(
-            figures(signs),
+            figures_of(chronicle),
             await count_items(scribe.core.store, ref),
             await self._messages(call, session_id),
             await self._count(session_id, PENDING),
@@ -101,3 +92,17 @@ class HealthReporter:
                 keys = KeyRange(page.entries[-1].key, keys.before)
                 await asyncio.sleep(0)
         return count
+
+
+def figures_of(chronicle: Chronicle) -> tuple[Figure, ...]:
+    """Returns the four figures of a session's chronicle."""
+    told = [note for note in chronicle.contexts[-RECENT:] if note.recalled]
+    signs = Signs(
+        utilizations=tuple(n.used_tokens / n.allowed_tokens for n in chronicle.contexts if n.allowed_tokens),
+        recalled=tuple(note.recalled for note in told),
+        used=tuple(note.used for note in told),
+        reported=any(note.reported for note in told),
+        lifespans=chronicle.lifespans,
+        turn_tokens=tuple(tokens for _, tokens in chronicle.turn_tokens),
+    )
+    return figures(signs)
