@@ -110,6 +110,11 @@ def test_the_first_goal_outlives_many_summaries(tokens_max: int) -> None:
     assert len(summary.goals) == (8 if tokens_max == 1_000 else 2)
 
 
+def test_a_first_goal_without_room_is_cut_and_not_lost() -> None:
+    summary = summary_of(user("Please build the importer for the invoices of all subsidiaries."), tokens_max=60)
+    assert summary.goals == ("Please build the importer for the…",)
+
+
 def test_an_answer_to_a_request_for_something_is_no_decision() -> None:
     asked = bot("Could you tell me your user id?")
     assert summary_of(asked, user("Yes, it is mia_li_3668.")).decisions == ()

@@ -31,7 +31,7 @@ from .types import SessionSettings, SessionStatus
 log = structlog.get_logger(__name__)
 
 SUMMARY_TOKENS_MAX = 1_500
-SUMMARY_TOKENS_MIN = 64
+SUMMARY_TOKENS_MIN = 128
 _RATIO = 6
 """Tokens of messages for each token of summary."""
 

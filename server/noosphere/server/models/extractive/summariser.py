@@ -18,6 +18,7 @@ from .speech import Sentence, is_error, sentences_of
 
 TOKENS_MIN = 16
 ENTITIES_MAX = 40
+_HEADING_TOKENS = 3
 # Shares of the budget that the lists may take in this order; the narrative gets the rest.
 _SHARES = {"goals": 0.2, "decisions": 0.2, "open_questions": 0.12, "entities": 0.16}
 _WEIGHTS = {"user": 1.2, "assistant": 1.0, "tool": 0.5}
@@ -97,8 +98,11 @@ def _pinned_first(entries: Sequence[str], name: str) -> list[str]:
 
 
 def _fitting(name: str, entries: Sequence[str], tokens_max: int, tokenizer: Tokenizer) -> tuple[str, ...]:
-    """Returns as many of the entries as have room, in their original order."""
-    room = tokens_max - 3
+    """Returns as many of the entries as have room, in their original order; a first goal that has none is cut."""
+    room = tokens_max - _HEADING_TOKENS
+    if name == "goals" and entries and tokenizer.count("; " + entries[0]) > room:
+        first = tokenizer.cut(entries[0], max(0, room - _HEADING_TOKENS)).rstrip()
+        entries = [first + "…", *entries[1:]] if first else entries[1:]
     taken: set[str] = set()
     for entry in entries:
         tokens = tokenizer.count("; " + entry)
