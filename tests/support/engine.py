@@ -20,6 +20,7 @@ from tests.support.transport import HandlerTransport
 from noosphere.server.app import Engine, open_engine
 from noosphere.server.config import Settings
 from noosphere.server.rpc.admin import AdminRpc
+from noosphere.server.rpc.context import ContextRpc
 from noosphere.server.rpc.memory import MemoryRpc
 from noosphere.server.rpc.sessions import SessionRpc
 from noosphere.server.storage.embedded.sqlite import FILE as WORKING_FILE
@@ -78,7 +79,8 @@ class LocalServer:
         )
         memory = self._engine.memory
         sessions = SessionRpc(self._engine.sessions, self._engine.transitions)  # type: ignore[abstract]
-        self._api = Api(HandlerTransport(MemoryRpc(memory), AdminRpc(memory, self.clock), sessions))
+        contexts = ContextRpc(self._engine.contexts)
+        self._api = Api(HandlerTransport(MemoryRpc(memory), AdminRpc(memory, self.clock), sessions, contexts))
 
     async def stop(self) -> None:
         """Closes in order."""

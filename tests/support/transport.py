@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 from tests.support.statuses import Refused, refused
 
 from noosphere.server.rpc.admin import AdminRpc
+from noosphere.server.rpc.context import ContextRpc
 from noosphere.server.rpc.memory import MemoryRpc
 from noosphere.server.rpc.sessions import SessionRpc
 
@@ -22,6 +23,7 @@ CALL_SECONDS_MAX = 60.0
 MEMORY = "noosphere.v1.MemoryService"
 ADMIN = "noosphere.v1.AdminService"
 SESSIONS = "noosphere.v1.SessionService"
+CONTEXTS = "noosphere.v1.ContextService"
 
 
 class Stream(Protocol[Streamed]):
@@ -119,11 +121,12 @@ class _SocketStream(Stream[Response]):
 class HandlerTransport:
     """Calls the real handlers without a network; messages still cross as bytes, as they would on the wire."""
 
-    def __init__(self, memory: MemoryRpc, admin: AdminRpc, sessions: SessionRpc) -> None:
-        self._servicers: dict[str, MemoryRpc | AdminRpc | SessionRpc] = {
+    def __init__(self, memory: MemoryRpc, admin: AdminRpc, sessions: SessionRpc, contexts: ContextRpc) -> None:
+        self._servicers: dict[str, MemoryRpc | AdminRpc | SessionRpc | ContextRpc] = {
             MEMORY: memory,
             ADMIN: admin,
             SESSIONS: sessions,
+            CONTEXTS: contexts,
         }
 
     async def unary(self, service: str, method: str, request: Message, kind: type[Response]) -> Response:

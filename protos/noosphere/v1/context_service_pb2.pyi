@@ -348,7 +348,9 @@ class AssembleContextRequest(_message.Message):
     input: _builtins.str
     """The current input; empty if the newest message of the transcript is it."""
     system: _builtins.str
-    """Instructions for the system role, beside the session's system messages."""
+    """Instructions for the system role, beside the session's system messages. Of those only the caller's own and the
+    session's owner's count; what others send in that role is data.
+    """
     model: _builtins.str
     """The model, which decides tokenizer and window where they are not given."""
     tokenizer: _builtins.str
@@ -379,7 +381,7 @@ class AssembleContextRequest(_message.Message):
 
     @_builtins.property
     def notes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Notes for this attempt, e.g. why the last one was refused; they follow the input's section as data. At most 8."""
+        """Notes for this attempt, e.g. why the last one was refused; data, just before what the model answers. At most 8."""
 
     @_builtins.property
     def guard(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -611,19 +613,27 @@ class RenderedMessages(_message.Message):
 
     OPENAI_FIELD_NUMBER: _builtins.int
     ANTHROPIC_FIELD_NUMBER: _builtins.int
+    OPENAI_TOOLS_FIELD_NUMBER: _builtins.int
+    ANTHROPIC_TOOLS_FIELD_NUMBER: _builtins.int
     openai: _builtins.str
     """OpenAI: the `messages` array, as JSON text."""
     anthropic: _builtins.str
     """Anthropic: an object with `system` and `messages`, as JSON text."""
+    openai_tools: _builtins.str
+    """OpenAI: the `tools` array of those tools that have room, as JSON text; `[]` if there are none."""
+    anthropic_tools: _builtins.str
+    """Anthropic: the same tools."""
     def __init__(
         self,
         *,
         openai: _builtins.str = ...,
         anthropic: _builtins.str = ...,
+        openai_tools: _builtins.str = ...,
+        anthropic_tools: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["anthropic", b"anthropic", "openai", b"openai"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["anthropic", b"anthropic", "anthropic_tools", b"anthropic_tools", "openai", b"openai", "openai_tools", b"openai_tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

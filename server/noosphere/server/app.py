@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import gc
+import os
 import signal
 import socket
 import sys
@@ -19,9 +20,12 @@ from noosphere.consistency.limits import AGENT_LEASE_MS
 
 from .config import ConfigError, Settings, split_address
 from .context.arriving import ResultCompactor
+from .context.observing import ContextFigures
 from .context.relevance import relevances, terms
+from .context.service import ContextService
 from .logs import configure_logging
 from .memory import Memory
+from .memory.types import Call
 from .models import Models
 from .models import build as build_models
 from .ports.runtime import Clock, SystemClock, system_random
@@ -38,6 +42,7 @@ from .storage.embedded import (
 )
 from .supervision import supervise
 from .transitions import Controller, HealthReporter, SessionWatch, Transitions
+from .transitions.chronicle import ContextNote
 
 log = structlog.get_logger(__name__)
 
@@ -57,6 +62,7 @@ class Engine(NamedTuple):
     memory: Memory
     sessions: Sessions
     transitions: Transitions
+    contexts: ContextService
     store: EmbeddedStore
 
 
@@ -132,6 +138,15 @@ async def open_engine(
         )
         scribe = Scribe(memory.core, rules.hooks)
         controller = Controller(scribe, watch, summariser=models.fallback, tokenizers=models.tokenizers, relate=_relate)
+        contexts = ContextService(
+            scribe,
+            tokenizers=models.tokenizers,
+            facts=None,
+            clock=clock,
+            rng=system_random(),
+            entropy=os.urandom,
+            observers=(_Watched(watch),),
+        )
         sessions = Sessions.build(
             scribe,
             tokenizers=models.tokenizers,
@@ -142,12 +157,33 @@ async def open_engine(
             clock=clock,
             upkeep_interval_ms=int(settings.sweep_seconds * 1000),
             after_turn=(controller,),
-            forget=(lambda _: memory.watches.forget_decoded(), lambda _: forget_shown(), watch.forget),
+            forget=(
+                lambda _: memory.watches.forget_decoded(),
+                lambda _: forget_shown(),
+                watch.forget,
+                contexts.book.forget,
+            ),
         )
-        tasks = (*memory.start(), *sessions.start())
+        tasks = (*memory.start(), *sessions.start(), *contexts.start())
         supervise(tasks, on_fatal)
         stack.push_async_callback(_cancel, tasks)
-        yield Engine(memory, sessions, Transitions(watch, controller, HealthReporter(scribe, watch)), store)
+        # Manifests that wait are written as long as the drivers are open.
+        stack.push_async_callback(contexts.book.settle)
+        transitions = Transitions(watch, controller, HealthReporter(scribe, watch))
+        yield Engine(memory, sessions, transitions, contexts, store)
+
+
+class _Watched:
+    """Tells the controller of contexts."""
+
+    def __init__(self, watch: SessionWatch) -> None:
+        self._watch = watch
+
+    def assembled(self, session_id: str, figures: ContextFigures) -> None:
+        self._watch.assembled(session_id, ContextNote(*figures))
+
+    def accessed(self, call: Call, session_id: str, key: str) -> None:
+        self._watch.accessed(call, session_id, key)
 
 
 def _relate(question: str, texts: Sequence[str]) -> Sequence[float]:
@@ -213,6 +249,7 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
             engine.memory,
             engine.sessions,
             engine.transitions,
+            engine.contexts,
             clock,
             enable_reflection=settings.reflection,
             watch_stall_seconds=settings.watch_stall_seconds,

@@ -75,7 +75,13 @@ async def life(
         engine = await stack.enter_async_context(open_engine(settings, clock=clock, journal=journal, on_fatal=on_fatal))
         service = ObservedMemory(engine.memory, clock.calls, plan, streams)
         rpc = RpcServer(
-            engine.memory, engine.sessions, engine.transitions, clock, enable_reflection=False, service=service
+            engine.memory,
+            engine.sessions,
+            engine.transitions,
+            engine.contexts,
+            clock,
+            enable_reflection=False,
+            service=service,
         )
         bound = await rpc.start(f"{HOST}:{port}")
         stack.push_async_callback(rpc.abort)

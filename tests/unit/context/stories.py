@@ -87,7 +87,7 @@ class Story:
         """The items as candidates, by section."""
         found: dict[SectionKind, tuple[Candidate, ...]] = {}
         for item in self.items:
-            candidate = of_item(item, 0.1, form)
+            candidate = of_item(item, form).weighed(0.1)
             found[candidate.section] = (*found.get(candidate.section, ()), candidate)
         return found
 
@@ -245,8 +245,8 @@ def assemblies(draw: st.DrawFn) -> Assembly:
     texts = draw(st.lists(_TEXTS, max_size=8))
     evidence = [Evidence(f"e{at}", text, "a page", at % 3 / 2, at % 4 / 4) for at, text in enumerate(texts)]
     data = story.working() | facts_of(draw(st.lists(_TEXTS, max_size=12)))
-    data[SectionKind.EVIDENCE] = tuple(of_evidence(one, SectionKind.EVIDENCE, 0.2) for one in evidence)
-    data[SectionKind.SUBAGENTS] = tuple(of_evidence(one, SectionKind.SUBAGENTS, 0.2) for one in evidence[:2])
+    data[SectionKind.EVIDENCE] = tuple(of_evidence(one, SectionKind.EVIDENCE).weighed(0.2) for one in evidence)
+    data[SectionKind.SUBAGENTS] = tuple(of_evidence(one, SectionKind.SUBAGENTS).weighed(0.2) for one in evidence[:2])
     covers = draw(st.integers(0, len(story.messages)))
     coverages = (story.summary(covers),) if covers and draw(st.booleans()) else ()
     tools = tuple(

@@ -7,7 +7,7 @@ led to, each after what came from aside while it was the newest. The last messag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from noosphere.consistency import LimitInfo, Refusal
@@ -36,7 +36,18 @@ TOOLS_DROPPED = "TOOLS_DROPPED"
 """Not all of the tools' schemas are in."""
 
 
-def plan(assembly: Assembly, unknown: frozenset[SectionKind]) -> Split:
+class Planned(NamedTuple):
+    """A split budget before anything is retrieved: tokens allowed and wanted, by section."""
+
+    allowed: Mapping[SectionKind, int]
+    wanted: Mapping[SectionKind, int]
+
+    def is_short(self, kind: SectionKind) -> bool:
+        """Tells whether a section has more to show than it may."""
+        return self.wanted.get(kind, 0) > self.allowed.get(kind, 0)
+
+
+def plan(assembly: Assembly, unknown: frozenset[SectionKind]) -> Planned:
     """Splits the budget before anything is retrieved.
 
     Args:
@@ -48,7 +59,8 @@ def plan(assembly: Assembly, unknown: frozenset[SectionKind]) -> Split:
     """
     outline = Outline(assembly, assembly.budget_tokens)
     coverage = assembly.coverages[0] if assembly.coverages else None
-    return outline.split(of_summary(coverage.summary) if coverage else None, unknown)
+    summary = of_summary(coverage.summary) if coverage else None
+    return Planned(outline.split(summary, unknown).allowed, outline.demand(summary, unknown))
 
 
 def assemble(assembly: Assembly) -> Assembled:

@@ -14,7 +14,6 @@ from ..sessions.summary_text import summary_text
 from ..sessions.types import Item, Summary
 from .fence import one_line
 from .forms import shorten, write
-from .relevance import either
 from .types import (
     TRUST_OUTSIDE,
     TRUST_USER,
@@ -24,6 +23,7 @@ from .types import (
     Fate,
     Form,
     SectionKind,
+    either,
 )
 
 IMPORTANCE_DEFAULT = 0.3
@@ -69,12 +69,11 @@ def prior_of(item: Item) -> float:
     return either(worth, kind, _PRIORITIES.get(attributes.get("priority", ""), 0.0))
 
 
-def of_item(item: Item, relevance: float, form: Form) -> Candidate:
+def of_item(item: Item, form: Form) -> Candidate:
     """Returns an item as a candidate.
 
     Args:
         item: the item.
-        relevance: how likely it helps with the question, by its words.
         form: of its section.
     """
     text = write(item.data, item.is_json, form)
@@ -86,7 +85,7 @@ def of_item(item: Item, relevance: float, form: Form) -> Candidate:
         source=f"result of a tool, by {agent}" if tool else f"by {agent}",
         version=item.version,
         trust=TRUST_OUTSIDE if tool else TRUST_USER,
-        value=either(prior_of(item), relevance),
+        value=prior_of(item),
         text=text,
         shorter=partial(_shorter_item, item, text),
     )
@@ -143,13 +142,14 @@ def of_facts(
                 value=min(1.0, max(0.0, fact.score)),
                 text=fact.text,
                 shorter=partial(_cut, fact.text, _SHORT_FACT_CHARS),
+                scored=True,
             )
         )
     return candidates, refused
 
 
-def of_evidence(evidence: Evidence, section: SectionKind, relevance: float) -> Candidate:
-    """Returns a piece of evidence, or a sub-agent's summary, as a candidate; ``relevance`` is by its words."""
+def of_evidence(evidence: Evidence, section: SectionKind) -> Candidate:
+    """Returns a piece of evidence, or a sub-agent's summary, as a candidate."""
     kind = "evidence" if section is SectionKind.EVIDENCE else "subagent"
     return Candidate(
         id=f"{kind}:{evidence.id}",
@@ -157,9 +157,10 @@ def of_evidence(evidence: Evidence, section: SectionKind, relevance: float) -> C
         source=evidence.source or "given by the caller",
         version=0,
         trust=evidence.trust,
-        value=evidence.relevance or either(_UNKNOWN_RELEVANCE, relevance),
+        value=evidence.relevance or _UNKNOWN_RELEVANCE,
         text=evidence.text,
         shorter=partial(_cut, evidence.text, _SHORT_TEXT_CHARS),
+        scored=evidence.relevance > 0,
     )
 
 

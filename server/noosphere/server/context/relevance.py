@@ -72,11 +72,3 @@ def relevances(question: frozenset[str], texts: Sequence[frozenset[str]]) -> tup
 def _weights(question: frozenset[str], texts: Sequence[frozenset[str]]) -> Mapping[str, float]:
     counts = Counter(word for text in texts for word in question & text)
     return {word: math.log(1 + (len(texts) + 0.5) / (counts[word] + 0.5)) for word in sorted(question)}
-
-
-def either(*chances: float) -> float:
-    """Returns the chance that one of several independent reasons makes a candidate helpful."""
-    none = 1.0
-    for chance in chances:
-        none *= 1.0 - chance
-    return 1.0 - none

@@ -102,6 +102,7 @@ class Candidate(NamedTuple):
         value: how likely it helps, 0 to 1.
         text: its content in full, in the section's form.
         shorter: makes the same in fewer words, each shorter than the one before; asked only if room is short.
+        scored: whether ``value`` already says how relevant it is to the question.
     """
 
     id: str
@@ -112,6 +113,19 @@ class Candidate(NamedTuple):
     value: float
     text: str
     shorter: Shorter = tuple
+    scored: bool = False
+
+    def weighed(self, relevance: float) -> Candidate:
+        """Returns it with its value raised by how relevant its words are; as it is, if that is known better."""
+        return self if self.scored else self._replace(value=either(self.value, relevance))
+
+
+def either(*chances: float) -> float:
+    """Returns the chance that one of several independent reasons makes a candidate helpful."""
+    none = 1.0
+    for chance in chances:
+        none *= 1.0 - chance
+    return 1.0 - none
 
 
 class Entry(NamedTuple):

@@ -1,0 +1,144 @@
+"""What a caller asks for, and its limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from noosphere.consistency import check_collection, check_key, invalid, too_large
+
+from ..sessions.keys import OWN, check_entry_id
+from .candidates import Evidence
+from .recipe import DEFAULT_RECIPE, Recipe, check_recipe
+from .shapes import Tool
+
+EVIDENCE_MAX = 200
+TOOLS_MAX = 128
+SUBAGENTS_MAX = 50
+NOTES_MAX = 8
+GUARDS_MAX = 32
+OWNERS_MAX = 8
+OWNER_BYTES_MAX = 256
+NAME_BYTES_MAX = 256
+REPORTED_MAX = 1_000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request for a context.
+
+    Attributes:
+        session_id: which session.
+        input: the current input; empty if the newest message of the transcript is it.
+        system: instructions for the system role.
+        model: decides tokenizer and window where they are not given.
+        tokenizer: the vocabulary; empty means the model's, else the session's.
+        tokens: what the context may take; 0 leaves it to the window.
+        window_tokens: the model's window; 0 means that of the model.
+        reserve_output_tokens: kept free for the answer.
+        recipe: what the context is made of.
+        evidence: given by the caller.
+        tools: the tools' schemas, the most important first.
+        subagents: summaries by sub-agents.
+        notes: for this attempt; data.
+        guard: collections and keys of the session's namespace that the read set must cover.
+        guard_transcript: whether it covers the transcript too.
+        fact_owners: whose facts may be recalled; the first one's pinned facts are the profile.
+        fact_query: what facts are searched by; empty means the current input.
+    """
+
+    session_id: str
+    input: str = ""
+    system: str = ""
+    model: str = ""
+    tokenizer: str = ""
+    tokens: int = 0
+    window_tokens: int = 0
+    reserve_output_tokens: int = 0
+    recipe: Recipe = DEFAULT_RECIPE
+    evidence: tuple[Evidence, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    subagents: tuple[Evidence, ...] = ()
+    notes: tuple[str, ...] = ()
+    guard: tuple[str, ...] = ()
+    guard_transcript: bool = False
+    fact_owners: tuple[str, ...] = ()
+    fact_query: str = ""
+
+    @property
+    def guarded_keys(self) -> tuple[str, ...]:
+        """The guards that are keys."""
+        return tuple(name for name in self.guard if not name.endswith("/"))
+
+    @property
+    def guarded_collections(self) -> tuple[str, ...]:
+        """The guards that are collections."""
+        return tuple(name for name in self.guard if name.endswith("/"))
+
+
+def check_asked(asked: Asked) -> None:
+    """Checks everything that needs no session.
+
+    Raises:
+        Refusal: INVALID_FIELD or VALUE_TOO_LARGE, naming field, value and limit.
+    """
+    check_recipe(asked.recipe)
+    for field, count, limit in (
+        ("evidence", len(asked.evidence), EVIDENCE_MAX),
+        ("tools", len(asked.tools), TOOLS_MAX),
+        ("subagents", len(asked.subagents), SUBAGENTS_MAX),
+        ("notes", len(asked.notes), NOTES_MAX),
+        ("guard", len(asked.guard), GUARDS_MAX),
+        ("fact_owners", len(asked.fact_owners), OWNERS_MAX),
+    ):
+        if count > limit:
+            raise too_large(field, count, limit, "entries")
+    _check_evidence(asked.evidence, "evidence")
+    _check_evidence(asked.subagents, "subagents")
+    _check_tools(asked.tools)
+    for index, name in enumerate(asked.guard):
+        _check_guard(name, f"guard[{index}]")
+    for index, owner in enumerate(asked.fact_owners):
+        size = len(owner.encode())
+        if not 0 < size <= OWNER_BYTES_MAX:
+            raise invalid(f"fact_owners[{index}]", f"has {size} bytes, which is not between 1 and {OWNER_BYTES_MAX}")
+    for field, text in (("model", asked.model), ("tokenizer", asked.tokenizer)):
+        if (size := len(text.encode())) > NAME_BYTES_MAX:
+            raise too_large(field, size, NAME_BYTES_MAX)
+
+
+def _check_evidence(evidence: tuple[Evidence, ...], field: str) -> None:
+    seen: set[str] = set()
+    for index, one in enumerate(evidence):
+        check_entry_id(one.id, f"{field}[{index}].id")
+        if one.id in seen:
+            raise invalid(f"{field}[{index}].id", f"{one.id!r} is there twice")
+        seen.add(one.id)
+        for name, value in (("trust", one.trust), ("relevance", one.relevance)):
+            if not 0 <= value <= 1:
+                raise invalid(f"{field}[{index}].{name}", f"{value:g} is not between 0 and 1")
+
+
+def _check_tools(tools: tuple[Tool, ...]) -> None:
+    seen: set[str] = set()
+    for index, tool in enumerate(tools):
+        check_entry_id(tool.name, f"tools[{index}].name")
+        if tool.name in seen:
+            raise invalid(f"tools[{index}].name", f"{tool.name!r} is there twice")
+        seen.add(tool.name)
+        try:
+            schema = msgspec.json.decode(tool.parameters.encode()) if tool.parameters else {}
+        except msgspec.DecodeError as error:
+            raise invalid(f"tools[{index}].parameters", f"is not JSON: {error}") from None
+        if not isinstance(schema, dict):
+            raise invalid(f"tools[{index}].parameters", "is JSON, but no object, as a JSON Schema is")
+
+
+def _check_guard(name: str, field: str) -> None:
+    if name.startswith(OWN):
+        raise invalid(field, f"{name!r} is kept by the SessionService; guard_transcript guards the transcript")
+    if name.endswith("/"):
+        check_collection(name, field)
+    else:
+        check_key(name, field)

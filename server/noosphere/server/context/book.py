@@ -1,0 +1,161 @@
+"""Keeps manifests: at once in memory, soon after in the session's namespace.
+
+Nobody who assembles a context waits for a disk. A crash may take the manifests of the last moments with it; they
+explain contexts, and nothing depends on them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import structlog
+
+from noosphere.consistency import Reason, Refusal
+
+from ..memory.types import Call
+from ..sessions.draft import Draft, Look
+from ..sessions.keys import CONTEXTS
+from ..sessions.scribe import BACKGROUND, Intent, Need, Scan, Scribe
+from .manifests import KEPT_MS, Manifest, decode_manifest, encode_manifest
+
+log = structlog.get_logger(__name__)
+
+SESSION_MAX = 512
+"""Most manifests of one session; older ones go before their day is over."""
+
+_RECENT_MAX = 1_024
+_TEXTS_MAX = 64
+_WAITING_MAX = 1_024
+_TRIM_EVERY = 32
+
+
+class Recent(NamedTuple):
+    """A manifest in memory; of the newest ones with the texts of what was recalled, by entry."""
+
+    manifest: Manifest
+    texts: Mapping[str, str]
+
+
+class ContextBook:
+    """The manifests of all sessions.
+
+    Args:
+        scribe: reads and writes their records.
+    """
+
+    def __init__(self, scribe: Scribe) -> None:
+        self._scribe = scribe
+        self._recent: OrderedDict[str, Recent] = OrderedDict()
+        self._waiting: OrderedDict[str, Manifest] = OrderedDict()
+        self._with_texts: deque[str] = deque()
+        self._more = asyncio.Event()
+        self._written: dict[str, int] = {}
+        self._lost = 0
+
+    def note(self, manifest: Manifest, texts: Mapping[str, str] | None = None) -> None:
+        """Keeps a manifest, or what is now known about its use.
+
+        Args:
+            manifest: the manifest.
+            texts: of what was recalled, for :meth:`find`; they stay in memory, and not for long.
+        """
+        held = self._recent.pop(manifest.context_id, None)
+        self._recent[manifest.context_id] = Recent(manifest, texts or (held.texts if held else {}))
+        while len(self._recent) > _RECENT_MAX:
+            self._recent.popitem(last=False)
+        if texts:
+            self._with_texts.append(manifest.context_id)
+        while len(self._with_texts) > _TEXTS_MAX:
+            old = self._recent.get(gone := self._with_texts.popleft())
+            if old is not None:
+                self._recent[gone] = old._replace(texts={})
+        self._waiting[manifest.context_id] = manifest
+        while len(self._waiting) > _WAITING_MAX:
+            # The disk is slower than the models: what is kept has gaps, and is said to have.
+            self._waiting.popitem(last=False)
+            self._lost += 1
+        self._more.set()
+
+    async def find(self, call: Call, session_id: str, context_id: str) -> Recent:
+        """Returns a manifest of a session; the newest, if ``context_id`` is empty.
+
+        Raises:
+            Refusal: SESSION_NOT_FOUND, ENTRY_NOT_FOUND, or a reason that concerns the caller.
+        """
+        key = CONTEXTS + context_id
+        scans = () if context_id else (Scan(CONTEXTS, 1, reverse=True),)
+        look = await self._scribe.read(call, session_id, (key,), scans)
+        found = self._newest(session_id) if not context_id else self._recent.get(context_id)
+        if found is not None and found.manifest.session_id == session_id:
+            return found
+        entry = next(iter(look.scans[0].entries), None) if scans else look.internal(key)
+        if entry is None or entry.live_until_ms <= look.now_ms:
+            what = f"no context {context_id!r}" if context_id else "no context"
+            kept = f"manifests are kept for 24 hours, the newest {SESSION_MAX} of a session"
+            raise Refusal(Reason.ENTRY_NOT_FOUND, f"context_id: session {session_id!r} has {what}; {kept}")
+        return Recent(decode_manifest(entry.data), {})
+
+    async def recent(self, session_id: str, count: int) -> tuple[Manifest, ...]:
+        """Returns the newest manifests of a session, at most ``count``, the oldest first."""
+        ref = await self._scribe.living(session_id)
+        page = await self._scribe.scan(ref, Scan(CONTEXTS, count, reverse=True))
+        stored = {e.key: decode_manifest(e.data) for e in page.entries if e.live_until_ms > page.view.now_ms}
+        for context_id, held in self._recent.items():
+            if held.manifest.session_id == session_id:
+                stored[CONTEXTS + context_id] = held.manifest
+        return tuple(stored[key] for key in sorted(stored)[-count:])
+
+    def _newest(self, session_id: str) -> Recent | None:
+        held = (one for one in self._recent.values() if one.manifest.session_id == session_id)
+        return max(held, key=lambda one: one.manifest.context_id, default=None)
+
+    def forget(self, session_id: str) -> None:
+        """Drops what is in memory of a session that is gone."""
+        for context_id in [key for key, one in self._recent.items() if one.manifest.session_id == session_id]:
+            del self._recent[context_id]
+            self._waiting.pop(context_id, None)
+        self._written.pop(session_id, None)
+
+    async def run(self) -> None:
+        """Writes manifests as they come, until it is cancelled."""
+        while True:
+            await self._more.wait()
+            await self.settle()
+
+    async def settle(self) -> None:
+        """Writes everything that waits."""
+        self._more.clear()
+        while self._waiting:
+            _, manifest = self._waiting.popitem(last=False)
+            try:
+                await self._write(manifest)
+            except Refusal as refusal:
+                # The session is gone, or the disk: either way nobody will ask for it.
+                log.debug("a manifest is not kept", reason=refusal.reason)
+            if self._lost:
+                log.warning("manifests of contexts were not kept, the disk is too slow", count=self._lost)
+                self._lost = 0
+
+    async def _write(self, manifest: Manifest) -> None:
+        session_id = manifest.session_id
+        key, data = CONTEXTS + manifest.context_id, encode_manifest(manifest)
+        count = self._written[session_id] = self._written.pop(session_id, 0) + 1
+        while len(self._written) > _RECENT_MAX:
+            self._written.pop(next(iter(self._written)))
+        gone = await self._overdue(session_id) if count % _TRIM_EVERY == 1 else ()
+
+        def decide(look: Look, draft: Draft) -> None:
+            draft.keep(key, data, live_until_ms=manifest.created_ms + KEPT_MS)
+            for old in gone:
+                draft.forget(old)
+
+        intent = Intent("context", keys=(key,), glances=tuple(gone), need=Need.ANY, background=True)
+        await self._scribe.write(BACKGROUND, session_id, intent, decide)
+
+    async def _overdue(self, session_id: str) -> Sequence[str]:
+        ref = await self._scribe.living(session_id)
+        page = await self._scribe.scan(ref, Scan(CONTEXTS, SESSION_MAX + 2 * _TRIM_EVERY, reverse=True))
+        return [entry.key for entry in page.entries[SESSION_MAX:]]

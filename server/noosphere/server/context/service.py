@@ -1,0 +1,410 @@
+"""ContextService: assembles contexts, plans them, explains them, and hears what of them was used."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from noosphere.consistency import ReadSet, invalid, too_large
+
+from ..memory.types import Call
+from ..ports.facts import FactRecall
+from ..ports.models import Tokenizer, Tokenizers
+from ..ports.runtime import Clock
+from ..sessions.scribe import Scribe
+from ..sessions.types import Item, Role
+from .asked import REPORTED_MAX, Asked, check_asked
+from .assemble import Planned, assemble, plan
+from .book import ContextBook
+from .budget import Budget, choose_budget
+from .candidates import of_evidence, of_facts, of_item, section_of
+from .fence import Fence
+from .gathering import Gathered, Gatherer, speakers
+from .manifests import Manifest, SectionTokens, limited
+from .model_windows import window_of
+from .observing import ContextFigures, ContextObserver
+from .provider_rules import check_anthropic, check_openai
+from .recalling import Recaller, Wanted, drop
+from .relevance import relevances, terms
+from .request import Assembled, Assembly
+from .shapes import anthropic_request, anthropic_tools, as_json, openai_messages, openai_tools
+from .types import Candidate, Entry, Fate, SectionKind
+from .units import Readers
+from .window import Limits
+
+TOKENIZER_FALLBACK = "TOKENIZER_FALLBACK"
+OVERLOAD = "OVERLOAD"
+OVERLOAD_SHARE = 0.9
+_ESTIMATED_SHARE = 0.3
+"""So much of an entry's words in the answer count as use of it, if nothing is reported."""
+_QUERY_CHARS_MAX = 4_000
+_WORKING = (SectionKind.TASK, SectionKind.WORKING)
+
+
+class Shapes(NamedTuple):
+    """The context as JSON texts: message lists and tools of both providers."""
+
+    openai: str
+    anthropic: str
+    openai_tools: str
+    anthropic_tools: str
+
+
+class ContextReply(NamedTuple):
+    """A context.
+
+    Attributes:
+        assembled: messages, sections, entries.
+        shapes: the same for the providers.
+        manifest: what is kept of it.
+        head: the head at which it was read.
+        read_set: what a decision made with it depends on.
+    """
+
+    assembled: Assembled
+    shapes: Shapes
+    manifest: Manifest
+    head: int
+    read_set: ReadSet
+
+
+class PlanReply(NamedTuple):
+    """How a budget would be split: tokens by section, in the recipe's order, and all of them."""
+
+    sections: tuple[tuple[SectionKind, int], ...]
+    tokens_max: int
+
+
+class UsageReply(NamedTuple):
+    """How many of the recalled entries were used."""
+
+    used: int
+    recalled: int
+
+
+class _Basis(NamedTuple):
+    """What is known before anything is retrieved."""
+
+    asked: Asked
+    author: str
+    gathered: Gathered
+    budget: Budget
+    assembly: Assembly
+    warnings: tuple[str, ...]
+
+    def newest_words(self) -> str:
+        """The newest user's message: what an input is about that the transcript holds."""
+        users = self.assembly.readers.users
+        spoken = (m for m in reversed(self.gathered.messages) if m.role is Role.USER and m.author in users)
+        return next((message.text for message in spoken), "")
+
+
+class ContextService:
+    """Assembles contexts.
+
+    Args:
+        scribe: reads sessions.
+        tokenizers: knows the vocabularies.
+        facts: recalls long-term facts; None if there are none.
+        clock: measures time limits.
+        observers: hear of contexts and of the use of items.
+        rng: makes ids.
+        entropy: makes secrets of so many bytes.
+    """
+
+    def __init__(
+        self,
+        scribe: Scribe,
+        *,
+        tokenizers: Tokenizers,
+        facts: FactRecall | None,
+        clock: Clock,
+        rng: random.Random,
+        entropy: Callable[[int], bytes],
+        observers: Sequence[ContextObserver] = (),
+    ) -> None:
+        self.book = ContextBook(scribe)
+        self._gatherer = Gatherer(scribe, entropy)
+        self._recaller = Recaller(facts, clock)
+        self._tokenizers = tokenizers
+        self._rng = rng
+        self._observers = tuple(observers)
+        self._newest = (0, 0)
+
+    def start(self) -> tuple[asyncio.Task[None], ...]:
+        """Begins to keep manifests; the caller cancels the tasks in the end."""
+        return (asyncio.create_task(self.book.run(), name="context manifests"),)
+
+    async def assemble(self, call: Call, asked: Asked) -> ContextReply:
+        """Assembles a context for one model call.
+
+        Args:
+            call: who calls; the context is made for this agent.
+            asked: what it should hold.
+
+        Raises:
+            Refusal: BUDGET_TOO_SMALL, INVALID_FIELD, VALUE_TOO_LARGE, SESSION_NOT_FOUND, or a reason that concerns the
+                caller.
+        """
+        given = asked.fact_query or asked.input
+        embedding = self._recaller.embed(given[:_QUERY_CHARS_MAX], asked.fact_owners)
+        try:
+            basis = await self._basis(call, asked)
+            query = (given or basis.newest_words())[:_QUERY_CHARS_MAX]
+            if not given:
+                embedding = self._recaller.embed(query, asked.fact_owners)
+            planned = plan(basis.assembly, _recalled(asked))
+            await asyncio.sleep(0)
+            recipe, allowed = asked.recipe, planned.allowed
+            wanted = Wanted(
+                basis.author,
+                asked.fact_owners,
+                query,
+                recipe.facts_max,
+                allowed.get(SectionKind.PROFILE, 0),
+                allowed.get(SectionKind.FACTS, 0),
+            )
+            recalled = await self._recaller.recall(wanted, embedding)
+        finally:
+            drop(embedding)
+        now_ms = basis.gathered.now_ms
+        admitted = partial(of_facts, trust_min=recipe.trust_min, count_max=recipe.facts_max, now_ms=now_ms)
+        pinned, not_pinned = admitted(recalled.pinned, SectionKind.PROFILE)
+        found, not_found = admitted(recalled.found, SectionKind.FACTS)
+        data = dict(self._valued(basis, planned))
+        known = {one.id for one in pinned}
+        data[SectionKind.PROFILE] = (*data.get(SectionKind.PROFILE, ()), *pinned)
+        data[SectionKind.FACTS] = tuple(one for one in found if one.id not in known)
+        assembly = replace(basis.assembly, data=data, refused=(*not_pinned, *not_found))
+        assembled = assemble(assembly)
+        await asyncio.sleep(0)
+        shapes = _shaped(assembled)
+        return self._finished(call, basis, assembly, assembled, shapes, (*basis.warnings, *recalled.warnings))
+
+    async def plan(self, call: Call, asked: Asked) -> PlanReply:
+        """Splits the budget and tells what each section may hold, so that evidence is fetched to size.
+
+        Raises:
+            Refusal: as for :meth:`assemble`.
+        """
+        basis = await self._basis(call, asked)
+        unknown = _recalled(asked) if asked.evidence else _recalled(asked) | {SectionKind.EVIDENCE}
+        split = plan(basis.assembly, unknown)
+        sections = tuple((rule.kind, split.allowed.get(rule.kind, 0)) for rule in asked.recipe.rules)
+        return PlanReply(sections, basis.budget.tokens)
+
+    async def explain(self, call: Call, session_id: str, context_id: str) -> Manifest:
+        """Returns the manifest of a context; of the session's newest one, if ``context_id`` is empty.
+
+        Raises:
+            Refusal: ENTRY_NOT_FOUND, SESSION_NOT_FOUND, or a reason that concerns the caller.
+        """
+        return (await self.book.find(call, session_id, context_id)).manifest
+
+    async def report(
+        self, call: Call, session_id: str, context_id: str, used: tuple[str, ...], reply: str
+    ) -> UsageReply:
+        """Notes what of a context was used; it counts as an access of the items among it.
+
+        Args:
+            call: who calls.
+            session_id: the session.
+            context_id: the context.
+            used: ids of manifest entries; if empty, use is estimated.
+            reply: the model's answer, by whose words use is estimated. It is not kept.
+
+        Raises:
+            Refusal: ENTRY_NOT_FOUND, INVALID_FIELD (an id that is not in the context), VALUE_TOO_LARGE, or a reason
+                that concerns the caller.
+        """
+        if len(used) > REPORTED_MAX:
+            raise too_large("used", len(used), REPORTED_MAX, "entries")
+        recent = await self.book.find(call, session_id, context_id)
+        manifest = recent.manifest
+        inside = {entry.id for entry in manifest.entries if entry.fate is not Fate.DROPPED}
+        for index, name in enumerate(used):
+            if name not in inside:
+                raise invalid(f"used[{index}]", f"{name!r} is not in context {manifest.context_id!r}")
+        recalled = manifest.recalled()
+        if used:
+            known, usage = used, "reported"
+        elif reply.strip() and recent.texts:
+            known, usage = _estimated(reply, recent.texts), "estimated"
+        else:
+            known, usage = (), ""
+        if usage and (usage == "reported" or manifest.usage != "reported"):
+            together = tuple(dict.fromkeys((*(manifest.used if manifest.usage == usage else ()), *known)))
+            manifest = _with_usage(manifest, together, usage)
+            self.book.note(manifest)
+            self._tell(manifest)
+        for name in known:
+            if name.startswith("item:"):
+                for observer in self._observers:
+                    observer.accessed(call, session_id, name.removeprefix("item:"))
+        return UsageReply(sum(name in manifest.used for name in recalled), len(recalled))
+
+    # -- parts
+
+    async def _basis(self, call: Call, asked: Asked) -> _Basis:
+        if call.incarnation is None:
+            raise invalid("call.actor", "is required: a context is made for one agent")
+        check_asked(asked)
+        author = call.incarnation.agent_id
+        gathered = await self._gatherer.gather(call, asked, author)
+        tokenizer, warnings = self._tokenizer(asked, gathered)
+        window = asked.window_tokens or window_of(asked.model)
+        budget = choose_budget(asked.tokens, window, asked.reserve_output_tokens)
+        settings = gathered.info.settings
+        trusted = speakers(gathered.info, author)
+        assembly = Assembly(
+            budget_tokens=budget.tokens,
+            tokenizer=tokenizer,
+            fence=Fence(gathered.secret, asked.session_id),
+            readers=Readers(author, trusted, trusted),
+            recipe=asked.recipe,
+            system=asked.system,
+            instructions=gathered.instructions,
+            given=asked.input,
+            messages=gathered.messages,
+            more_before=gathered.more_before,
+            limits=Limits(settings.window_turns, settings.window_steps),
+            coverages=gathered.coverages,
+            data=_data(gathered.items, asked),
+            tools=asked.tools,
+            notes=asked.notes,
+        )
+        return _Basis(asked, author, gathered, budget, assembly, (*budget.warnings, *warnings))
+
+    def _tokenizer(self, asked: Asked, gathered: Gathered) -> tuple[Tokenizer, tuple[str, ...]]:
+        if asked.tokenizer:
+            return self._tokenizers.named(asked.tokenizer), ()
+        if not asked.model:
+            return self._tokenizers.named(gathered.info.settings.tokenizer), ()
+        chosen = self._tokenizers.for_model(asked.model)
+        return chosen.tokenizer, (TOKENIZER_FALLBACK,) if chosen.fallback else ()
+
+    def _valued(self, basis: _Basis, planned: Planned) -> Mapping[SectionKind, tuple[Candidate, ...]]:
+        """Returns the candidates, with their relevance to the question where not all of them have room."""
+        data = dict(basis.assembly.data)
+        short = [kind for kind, candidates in data.items() if candidates and planned.is_short(kind)]
+        if not short:
+            return data
+        question = terms((basis.asked.input or basis.newest_words())[:_QUERY_CHARS_MAX])
+        for kind in short:
+            chances = relevances(question, [terms(one.text) for one in data[kind]])
+            data[kind] = tuple(one.weighed(chance) for one, chance in zip(data[kind], chances, strict=True))
+        return data
+
+    def _finished(
+        self,
+        call: Call,
+        basis: _Basis,
+        assembly: Assembly,
+        assembled: Assembled,
+        shapes: Shapes,
+        warnings: tuple[str, ...],
+    ) -> ContextReply:
+        gathered, asked = basis.gathered, basis.asked
+        overload = (OVERLOAD,) if assembled.tokens_used > OVERLOAD_SHARE * assembled.tokens_max else ()
+        manifest = Manifest(
+            context_id=self._context_id(gathered.now_ms),
+            session_id=asked.session_id,
+            created_ms=gathered.now_ms,
+            author=basis.author,
+            turn=gathered.turn,
+            recipe=asked.recipe.name,
+            tokenizer=assembly.tokenizer.name,
+            exact=assembly.tokenizer.exact,
+            tokens_max=assembled.tokens_max,
+            tokens_used=assembled.tokens_used,
+            sections=tuple(SectionTokens(one.kind, one.tokens_used, one.tokens_max) for one in assembled.sections),
+            entries=limited(assembled.entries),
+            warnings=tuple(dict.fromkeys((*warnings, *assembled.warnings, *overload))),
+            revision=gathered.head,
+        )
+        self.book.note(manifest, _texts(assembly, assembled.entries))
+        self._tell(manifest)
+        shown = _shown(gathered.items, assembled.entries)
+        tokens = call.tokens
+        base = tokens.read_set if tokens is not None and tokens.record else None
+        read_set = gathered.read_set(asked.session_id, shown, base, transcript=asked.guard_transcript)
+        return ContextReply(assembled, shapes, manifest, gathered.head, read_set)
+
+    def _context_id(self, now_ms: int) -> str:
+        """Returns an id that is greater than those before, and nobody else's."""
+        newest_ms, count = self._newest
+        self._newest = (now_ms, 0) if now_ms > newest_ms else (newest_ms, count + 1)
+        return f"{self._newest[0]:011x}{self._newest[1]:04x}{self._rng.getrandbits(24):06x}"
+
+    def _tell(self, manifest: Manifest) -> None:
+        working = sum(one.tokens_max for one in manifest.sections if one.kind in _WORKING)
+        recalled = manifest.recalled() if manifest.usage else ()
+        figures = ContextFigures(
+            manifest.context_id,
+            manifest.turn,
+            manifest.tokens_used,
+            manifest.tokens_max,
+            working,
+            len(recalled),
+            sum(name in manifest.used for name in recalled),
+            manifest.usage == "reported",
+        )
+        for observer in self._observers:
+            observer.assembled(manifest.session_id, figures)
+
+
+def _recalled(asked: Asked) -> frozenset[SectionKind]:
+    """The sections of which is not known yet what they have to show."""
+    return frozenset({SectionKind.FACTS, SectionKind.PROFILE}) if asked.fact_owners else frozenset()
+
+
+def _data(items: Sequence[Item], asked: Asked) -> dict[SectionKind, tuple[Candidate, ...]]:
+    data: dict[SectionKind, tuple[Candidate, ...]] = {}
+    for item in items:
+        kind = section_of(item.key)
+        rule = asked.recipe.rule(kind)
+        if rule is not None:
+            data[kind] = (*data.get(kind, ()), of_item(item, rule.written))
+    for kind, given in ((SectionKind.EVIDENCE, asked.evidence), (SectionKind.SUBAGENTS, asked.subagents)):
+        if given:
+            data[kind] = tuple(of_evidence(one, kind) for one in given)
+    return data
+
+
+def _shaped(assembled: Assembled) -> Shapes:
+    openai, anthropic = openai_messages(assembled.messages), anthropic_request(assembled.messages)
+    # A list that a provider refuses is a fault of ours, and better found here.
+    check_openai(openai)
+    check_anthropic(anthropic)
+    return Shapes(
+        as_json(openai),
+        as_json(anthropic),
+        as_json(openai_tools(assembled.tools)),
+        as_json(anthropic_tools(assembled.tools)),
+    )
+
+
+def _shown(items: Sequence[Item], entries: Sequence[Entry]) -> list[Item]:
+    inside = {entry.id for entry in entries if entry.fate is not Fate.DROPPED}
+    return [item for item in items if f"item:{item.key}" in inside]
+
+
+def _texts(assembly: Assembly, entries: Sequence[Entry]) -> dict[str, str]:
+    inside = {entry.id for entry in entries if entry.fate is not Fate.DROPPED}
+    return {one.id: one.text for many in assembly.data.values() for one in many if one.id in inside}
+
+
+def _estimated(reply: str, texts: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns what an answer seems to use: of whose words it repeats enough."""
+    said = terms(reply)
+    known = {name: terms(text) for name, text in texts.items()}
+    return tuple(name for name, words in known.items() if words and len(words & said) >= _ESTIMATED_SHARE * len(words))
+
+
+def _with_usage(manifest: Manifest, used: tuple[str, ...], usage: str) -> Manifest:
+    fields = {name: getattr(manifest, name) for name in manifest.__struct_fields__}
+    return Manifest(**{**fields, "used": used, "usage": usage})
