@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from noosphere.client import Client, RetryPolicy, Unavailable, connect, new_request_id
+from noosphere.client import Client, Key, RetryPolicy, Unavailable, VersionMismatch, connect, new_request_id
 from noosphere.testing import Server, server
 
 SPACE = "shared/launch"
@@ -74,3 +75,52 @@ async def test_a_call_is_delayed_then_conflicts_and_then_loses_its_reply(srv: Se
     assert (await updating).value == "mine"
     assert shown == [("old", False), ("theirs", True)]
     assert srv.faults.unmet == ()
+
+
+async def test_the_server_may_fail_over_just_before_a_write(srv: Server, client: Client) -> None:
+    key = client.namespace(SPACE).key("plan")
+    seen = await key.put("old")
+    srv.faults.before_write(SPACE, "plan", lambda _: srv.faults.fail_over())
+    written = await seen.replace("mine")
+    assert srv.epoch == 2
+    assert (await key.read()).writers[0].revision == written.version
+    assert srv.faults.unmet == ()
+
+
+async def test_the_server_may_be_restarted_just_before_a_write(srv: Server, client: Client) -> None:
+    key = client.namespace(SPACE).key("plan")
+    srv.faults.before_write(SPACE, "plan", lambda _: srv.restart())
+    written = await key.put("mine")
+    assert written.applied is not None
+    assert not written.applied.replayed, "it was not executed before the restart"
+    assert (await key.read()).value == "mine"
+
+
+async def test_time_may_pass_just_before_a_write(srv: Server, client: Client) -> None:
+    key = client.namespace(SPACE).key("plan")
+    seen = await key.put("old", ttl=10)
+    srv.faults.before_write(SPACE, "plan", lambda _: srv.advance(10))
+    with pytest.raises(VersionMismatch) as caught:
+        await key.put("mine", expected_version=seen.version, timeout=60)
+    assert caught.value.theirs is not None
+    assert not caught.value.theirs.exists
+
+
+async def test_what_another_agent_does_is_not_given_up_with_the_call(srv: Server, client: Client) -> None:
+    key = client.namespace(SPACE).key("plan")
+    begun, cancelled, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def act(theirs: Key[Any]) -> None:
+        begun.set()
+        await cancelled.wait()
+        await theirs.put("theirs")
+        done.set()
+
+    srv.faults.before_write(SPACE, "plan", act)
+    mine = asyncio.create_task(key.put("mine"))
+    await begun.wait()
+    mine.cancel()
+    await asyncio.wait([mine])
+    cancelled.set()
+    await done.wait()
+    assert (await key.read()).value == "theirs"

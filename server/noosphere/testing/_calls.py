@@ -62,7 +62,7 @@ class Calls:
             del self._under_way[call]
             self._changed()
 
-    async def parked(self, call: Call | None, until_ms: int, waiting: Awaitable[None]) -> None:
+    async def parked(self, call: Call | None, until_ms: int, waiting: Awaitable[object]) -> None:
         """Waits; the call, if there is one, counts as parked meanwhile."""
         if call is None:
             await waiting

@@ -86,6 +86,7 @@ class Faults:
             namespace: the full name.
             key: the key; a write is a put, a delete, a resolution, or part of a transaction or commit.
             act: what the other agent does, given its own handle on the key: ``lambda key: key.delete(blind=True)``.
+                It may also move time, or have the server restarted or fail over.
             agent: who that is.
 
         Raises:

@@ -16,6 +16,9 @@ _SERVICE = pb.DESCRIPTOR.services_by_name["MemoryService"]
 METHODS = frozenset(m.name for m in _SERVICE.methods if not m.client_streaming and not m.server_streaming)
 """Methods whose calls are answered once, be it alone or in a pipeline."""
 
+_NEVER_MS = 1 << 62
+"""A moment on the server's clock that does not come."""
+
 CHANGING = frozenset(
     {
         *("Put", "Delete", "Merge", "Transact", "Commit", "ResolveConflict"),
@@ -108,6 +111,7 @@ class Plan:
         self._interferences: list[Interference] = []
         self.rivals: set[str] = set()
         self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._acts: set[asyncio.Task[None]] = set()
         self.failed: list[BaseException] = []
 
     def add(self, fault: Delay | LostReply | Interference) -> None:
@@ -144,18 +148,42 @@ class Plan:
         if call.agent in self.rivals:
             return
         if (delay := _take(self._delays, call)) is not None:
-            await self._clock.wait(self._stopping, delay.seconds, call=call)
-            if self._stopping.done():
-                raise Refusal(Reason.DRAINING, "the server stops; the call was held back until then")
+            stopping = self._stopping
+            await self._clock.wait(stopping, delay.seconds, call=call)
+            if stopping.done():
+                raise _stopped()
         written = set(_written(call.method, request)) if self._interferences else set()
         for meddling in [m for m in self._interferences if (m.namespace, m.key) in written]:
             self._interferences.remove(meddling)
-            try:
-                # In a task of its own: a pipelined call has none yet that it could call its own.
-                await asyncio.create_task(meddling.act())
-            except Exception as error:
-                error.add_note(f"while the test's server had {meddling}")
-                self.failed.append(error)
+            await self._let_act(meddling, call)
+
+    async def _let_act(self, meddling: Interference, call: Call) -> None:
+        """Returns once the other agent has done what it does; what it does goes on even if the call is given up.
+
+        Raises:
+            Refusal: DRAINING, if the server stops meanwhile; perhaps that is just what it does.
+        """
+        acting = asyncio.create_task(self._act(meddling))
+        self._acts.add(acting)
+        acting.add_done_callback(self._acts.discard)
+        waiting = asyncio.wait({acting, self._stopping}, return_when=asyncio.FIRST_COMPLETED)
+        # Held back like a delayed call: what it does may take time, and move it.
+        await self._clock.calls.parked(call, _NEVER_MS, waiting)
+        if not acting.done():
+            raise _stopped()
+
+    async def _act(self, meddling: Interference) -> None:
+        try:
+            await meddling.act()
+        except Exception as error:
+            error.add_note(f"while the test's server had {meddling}")
+            self.failed.append(error)
+
+    async def give_up(self) -> None:
+        """Ends what other agents are still doing."""
+        for acting in self._acts:
+            acting.cancel()
+        await asyncio.gather(*self._acts, return_exceptions=True)
 
     def after(self, call: Call) -> None:
         """Does what is to happen once a call was executed.
@@ -166,6 +194,10 @@ class Plan:
         if call.agent not in self.rivals and _take(self._lost, call) is not None:
             # To a client this is what a connection that breaks is: nobody knows whether the call was executed.
             raise Refusal(Reason.ENGINE_UNAVAILABLE, "the reply was lost, as the test wished")
+
+
+def _stopped() -> Refusal:
+    return Refusal(Reason.DRAINING, "the server stops; the call was held back until then")
 
 
 def _take(faults: list[Waiting], call: Call) -> Waiting | None:

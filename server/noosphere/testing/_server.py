@@ -262,6 +262,7 @@ class Server:
                 try:
                     yield
                 finally:
+                    await self._plan.give_up()
                     await self._others_stack.aclose()
         finally:
             await self._end(orderly=False)
