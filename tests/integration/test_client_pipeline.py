@@ -20,6 +20,7 @@ from noosphere.client import (
     NamespacePolicy,
     Put,
     TransactionFailed,
+    ValueTooLarge,
     VersionMismatch,
     new_request_id,
 )
@@ -151,3 +152,13 @@ async def test_the_largest_answer_that_the_server_gives_is_taken(client: Client,
     await space.put(key, b"v" * 60_900, attributes=attributes)
     records = await space.get_many([key] * 256)
     assert sum(len(record.raw) for record in records) == 256 * 60_900
+
+
+@pytest.mark.parametrize("size", [70_000, 300_000, 1_048_600, 5_000_000])
+async def test_a_value_that_is_far_too_large_is_refused_as_one_that_is_a_little(space: Namespace, size: int) -> None:
+    for refused in (space.put("k", b"x" * size), space.transact(operations=[Put("k", b"x" * size)])):
+        with pytest.raises(ValueTooLarge) as caught:
+            await refused
+        assert caught.value.outcome == "not_applied"
+        assert caught.value.actual >= size
+        assert 0 < caught.value.limit < size

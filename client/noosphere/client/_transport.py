@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from noosphere.consistency import actor_name
 from noosphere.v1 import memory_service_pb2_grpc, types_pb2
 
 from ._arguments import shown
-from ._errors import ClientClosed, DeadlineExceeded, InvalidArgument, NoosphereError, Outcome
+from ._errors import ClientClosed, DeadlineExceeded, InvalidArgument, NoosphereError, Outcome, ValueTooLarge
 from ._mapping import is_ambiguous, outcome_of, to_error
 from ._pipeline import AttemptFailed, Pipeline
 from ._progress import Progress
@@ -28,13 +29,14 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("noosphere.client")
 
-MESSAGE_BYTES_MAX = 16 * 1024 * 1024
+REQUEST_BYTES_MAX = 1024 * 1024
+"""What a server reads of a request at most. Beyond it gRPC would refuse the call, in its own words."""
 ANSWER_BYTES_MAX = 32 * 1024 * 1024
 """What a server sends at most: it limits answers by what records take in its store, and on the wire they are larger."""
 TIMEOUT_MAX = 24 * 3600.0
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
-    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", REQUEST_BYTES_MAX),
     ("grpc.max_receive_message_length", ANSWER_BYTES_MAX),
     # Retries happen in one place only, with a request id: see _retry.
     ("grpc.enable_retries", 0),
@@ -232,6 +234,7 @@ class Transport:
         Raises:
             NoosphereError: the last failure.
         """
+        _check_size(request, request_id)
         began = self.clock()
         end = began + timeout
         attempts = 0
@@ -315,6 +318,14 @@ class Transport:
             kind = "no answer from" if isinstance(error, DeadlineExceeded) else "cannot reach"
             error.message = f"{kind} {self.server} within {timeout:g} s ({tries}): {failure.message}"
         return error
+
+
+def _check_size(request: Any, request_id: str | None) -> None:
+    # A stream of requests has no size; each of them is its caller's business.
+    if isinstance(request, Message) and (size := request.ByteSize()) > REQUEST_BYTES_MAX:
+        error = ValueTooLarge(f"request has {size} bytes, the limit is {REQUEST_BYTES_MAX}", request_id=request_id)
+        error.field, error.actual, error.limit = "request", size, REQUEST_BYTES_MAX
+        raise error
 
 
 def _repeatable(failure: Failure) -> bool:
