@@ -37,10 +37,10 @@ async def begin(a: SessionAgent, session_id: str, call_id: str = "", **fields: A
     return await a.call("StartToolCall", request, pb.StartToolCallResponse)
 
 
-async def finish(a: SessionAgent, ticket: str, result: object = "ok", **fields: Any) -> pb.FinishToolCallResponse:
+async def finish(a: SessionAgent, ticket: str, value: object = "ok", /, **fields: Any) -> pb.FinishToolCallResponse:
     """Finishes a call with a JSON value, or with what ``fields`` say."""
     if not {"result", "failure"} & set(fields):
-        fields["result"] = as_json(result)
+        fields["result"] = as_json(value)
     return await a.call("FinishToolCall", pb.FinishToolCallRequest(ticket=ticket, **fields), pb.FinishToolCallResponse)
 
 

@@ -1899,7 +1899,7 @@ class BasisChange(_message.Message):
     now: _builtins.int
     """The present version; 0 if it has no live value."""
     actor: _builtins.str
-    """Who changed it, as `agent#incarnation`; empty for an expiry."""
+    """Who changed it, as `agent#incarnation`; empty for an expiry, and for a deletion long ago."""
     def __init__(
         self,
         *,
@@ -1946,7 +1946,7 @@ class ToolCall(_message.Message):
     call_id: _builtins.str
     """The call's id, unique in the session."""
     ticket: _builtins.str
-    """With this any process may finish it."""
+    """With this any process may finish the present attempt."""
     name: _builtins.str
     """The tool's name."""
     arguments: _builtins.str
@@ -1954,9 +1954,9 @@ class ToolCall(_message.Message):
     status: Global___ToolCallStatus.ValueType
     """Where it stands."""
     author: _builtins.str
-    """Who started it."""
+    """Who started the present attempt."""
     turn: _builtins.int
-    """The turn in which it was started; 0 outside any."""
+    """The turn in which that was; 0 outside any."""
     late_policy: Global___LatePolicy.ValueType
     """What happens to a late result."""
     attempt: _builtins.int
@@ -1964,9 +1964,9 @@ class ToolCall(_message.Message):
     side_effects: _builtins.bool
     """Whether it is declared to have side effects."""
     overdue: _builtins.bool
-    """Whether the result came after the deadline."""
+    """Whether the result came after the deadline; never under LATE_POLICY_APPLY."""
     content: _builtins.str
-    """The result as it entered working memory, or why the call failed."""
+    """The result as it entered working memory, or why the call failed; at most 64 KiB as JSON text."""
     compaction: Global___Compaction.ValueType
     """How the result was made smaller."""
     tokens: _builtins.int
@@ -1977,11 +1977,11 @@ class ToolCall(_message.Message):
     """Its key in the session's namespace; a call started later has a greater one."""
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
-        """Store time of the start."""
+        """Store time of that."""
 
     @_builtins.property
     def finish_time(self) -> _timestamp_pb2.Timestamp:
-        """Store time of the end; absent while it is pending."""
+        """Store time of the end, or of the review; absent while it is pending."""
 
     @_builtins.property
     def deadline(self) -> _timestamp_pb2.Timestamp:
@@ -1989,11 +1989,11 @@ class ToolCall(_message.Message):
 
     @_builtins.property
     def based_on(self) -> _containers.RepeatedCompositeFieldContainer[Global___Basis]:
-        """What it is based on."""
+        """What the present attempt is based on."""
 
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___BasisChange]:
-        """What of its basis had changed when the result came."""
+        """What of its basis had changed when the result came; nothing under LATE_POLICY_APPLY, which does not ask."""
 
     def __init__(
         self,
@@ -2051,13 +2051,15 @@ class StartToolCallRequest(_message.Message):
     name: _builtins.str
     """The tool's name, at most 128 bytes."""
     arguments: _builtins.str
-    """The arguments as JSON text, at most 16 KiB."""
+    """The arguments as JSON text, as the model wrote them; at most 16 KiB."""
     late_policy: Global___LatePolicy.ValueType
     """What happens to a late result."""
     side_effects: _builtins.bool
     """Declares that the tool changes the world."""
     retry: _builtins.bool
-    """Starts a known, unfinished call again, under the next attempt number; results of earlier ones are then late."""
+    """Starts a known, pending call again, under the next attempt number and with a ticket, basis, policy and deadline
+    of its own; results of earlier attempts are then refused. Name and arguments stay. Needs `call_id`.
+    """
     @_builtins.property
     def based_on(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The keys that it is based on, at most 32; empty means the open goals."""
@@ -2147,16 +2149,20 @@ class FinishToolCallRequest(_message.Message):
     ticket: _builtins.str
     """The ticket that StartToolCall returned."""
     attempt: _builtins.int
-    """The attempt that has ended; 0 means the present one."""
+    """The attempt that has ended; 0 means the one for which the ticket was returned."""
     failure: _builtins.str
     """Why it failed."""
     append_message: _builtins.bool
-    """Also append the result to the transcript as a tool's message."""
+    """Also append the result, or the failure, to the transcript as a tool's message in the same commit: a parked result
+    once its review applies it, a refused one never.
+    """
     upload_id: _builtins.str
     """What UploadToolResult returned for the pieces before `result`; empty if there are none."""
     @_builtins.property
     def result(self) -> _types_pb2.Value:
-        """The result, or the last piece of one; a message holds 900 KiB."""
+        """The result, or the last piece of one; a message holds 900 KiB. A JSON string enters as its text, and so do bytes
+        that are UTF-8; of other bytes only their number does.
+        """
 
     @_builtins.property
     def keep(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

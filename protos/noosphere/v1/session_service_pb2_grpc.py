@@ -309,14 +309,16 @@ class SessionServiceServicer(object):
 
     def StartToolCall(self, request, context):
         """Records a tool call as pending, with the versions of what it is based on, and returns a ticket with which
-        any process may finish it.
+        any process may finish it. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, with 1,000 pending calls.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FinishToolCall(self, request, context):
-        """Finishes a pending call exactly once. ABORTED: TOOL_RESULT_SUPERSEDED, for a second or late result.
+        """Finishes a pending call exactly once. If what it was based on has changed, or its deadline has passed, its late
+        policy decides; messages, turns, control state and other keys never count as a change. ABORTED:
+        TOOL_RESULT_SUPERSEDED, for a second result and for one of an earlier attempt.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -324,7 +326,8 @@ class SessionServiceServicer(object):
 
     def UploadToolResult(self, request_iterator, context):
         """Takes the pieces of a result that is too large for one message, at most 8 MiB; FinishToolCall then names them.
-        Pieces that no call names within an hour are removed.
+        Pieces that no call names within an hour are removed. ABORTED: TOOL_RESULT_SUPERSEDED. RESOURCE_EXHAUSTED:
+        LIMIT_EXCEEDED, with 64 such uploads in the session.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -352,7 +355,7 @@ class SessionServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ReadToolResult(self, request, context):
-        """Streams a tool call's result as it arrived, in pieces of at most 48 KiB.
+        """Streams a tool call's result as it arrived, in pieces of at most 48 KiB; nothing while there is none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

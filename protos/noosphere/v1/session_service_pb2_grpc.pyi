@@ -86,13 +86,17 @@ class SessionServiceStub:
     """Replaces the control state. ABORTED: VERSION_MISMATCH."""
     StartToolCall: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.StartToolCallRequest, _session_service_pb2.StartToolCallResponse]
     """Records a tool call as pending, with the versions of what it is based on, and returns a ticket with which
-    any process may finish it.
+    any process may finish it. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, with 1,000 pending calls.
     """
     FinishToolCall: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.FinishToolCallRequest, _session_service_pb2.FinishToolCallResponse]
-    """Finishes a pending call exactly once. ABORTED: TOOL_RESULT_SUPERSEDED, for a second or late result."""
+    """Finishes a pending call exactly once. If what it was based on has changed, or its deadline has passed, its late
+    policy decides; messages, turns, control state and other keys never count as a change. ABORTED:
+    TOOL_RESULT_SUPERSEDED, for a second result and for one of an earlier attempt.
+    """
     UploadToolResult: _grpc.StreamUnaryMultiCallable[_session_service_pb2.UploadToolResultRequest, _session_service_pb2.UploadToolResultResponse]
     """Takes the pieces of a result that is too large for one message, at most 8 MiB; FinishToolCall then names them.
-    Pieces that no call names within an hour are removed.
+    Pieces that no call names within an hour are removed. ABORTED: TOOL_RESULT_SUPERSEDED. RESOURCE_EXHAUSTED:
+    LIMIT_EXCEEDED, with 64 such uploads in the session.
     """
     ReviewToolCall: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.ReviewToolCallRequest, _session_service_pb2.ReviewToolCallResponse]
     """Decides about a parked result. FAILED_PRECONDITION: NOT_PARKED."""
@@ -101,7 +105,7 @@ class SessionServiceStub:
     ListToolCalls: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.ListToolCallsRequest, _session_service_pb2.ListToolCallsResponse]
     """Lists tool calls in the order in which they were started, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
     ReadToolResult: _grpc.UnaryStreamMultiCallable[_session_service_pb2.ReadToolResultRequest, _session_service_pb2.ReadToolResultResponse]
-    """Streams a tool call's result as it arrived, in pieces of at most 48 KiB."""
+    """Streams a tool call's result as it arrived, in pieces of at most 48 KiB; nothing while there is none."""
     CreateCheckpoint: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.CreateCheckpointRequest, _session_service_pb2.CreateCheckpointResponse]
     """Makes a savepoint of the whole session at one revision."""
     ListCheckpoints: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.ListCheckpointsRequest, _session_service_pb2.ListCheckpointsResponse]
@@ -179,13 +183,17 @@ class SessionServiceAsyncStub(SessionServiceStub):
     """Replaces the control state. ABORTED: VERSION_MISMATCH."""
     StartToolCall: _aio.UnaryUnaryMultiCallable[_session_service_pb2.StartToolCallRequest, _session_service_pb2.StartToolCallResponse]  # type: ignore[assignment]
     """Records a tool call as pending, with the versions of what it is based on, and returns a ticket with which
-    any process may finish it.
+    any process may finish it. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, with 1,000 pending calls.
     """
     FinishToolCall: _aio.UnaryUnaryMultiCallable[_session_service_pb2.FinishToolCallRequest, _session_service_pb2.FinishToolCallResponse]  # type: ignore[assignment]
-    """Finishes a pending call exactly once. ABORTED: TOOL_RESULT_SUPERSEDED, for a second or late result."""
+    """Finishes a pending call exactly once. If what it was based on has changed, or its deadline has passed, its late
+    policy decides; messages, turns, control state and other keys never count as a change. ABORTED:
+    TOOL_RESULT_SUPERSEDED, for a second result and for one of an earlier attempt.
+    """
     UploadToolResult: _aio.StreamUnaryMultiCallable[_session_service_pb2.UploadToolResultRequest, _session_service_pb2.UploadToolResultResponse]  # type: ignore[assignment]
     """Takes the pieces of a result that is too large for one message, at most 8 MiB; FinishToolCall then names them.
-    Pieces that no call names within an hour are removed.
+    Pieces that no call names within an hour are removed. ABORTED: TOOL_RESULT_SUPERSEDED. RESOURCE_EXHAUSTED:
+    LIMIT_EXCEEDED, with 64 such uploads in the session.
     """
     ReviewToolCall: _aio.UnaryUnaryMultiCallable[_session_service_pb2.ReviewToolCallRequest, _session_service_pb2.ReviewToolCallResponse]  # type: ignore[assignment]
     """Decides about a parked result. FAILED_PRECONDITION: NOT_PARKED."""
@@ -194,7 +202,7 @@ class SessionServiceAsyncStub(SessionServiceStub):
     ListToolCalls: _aio.UnaryUnaryMultiCallable[_session_service_pb2.ListToolCallsRequest, _session_service_pb2.ListToolCallsResponse]  # type: ignore[assignment]
     """Lists tool calls in the order in which they were started, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
     ReadToolResult: _aio.UnaryStreamMultiCallable[_session_service_pb2.ReadToolResultRequest, _session_service_pb2.ReadToolResultResponse]  # type: ignore[assignment]
-    """Streams a tool call's result as it arrived, in pieces of at most 48 KiB."""
+    """Streams a tool call's result as it arrived, in pieces of at most 48 KiB; nothing while there is none."""
     CreateCheckpoint: _aio.UnaryUnaryMultiCallable[_session_service_pb2.CreateCheckpointRequest, _session_service_pb2.CreateCheckpointResponse]  # type: ignore[assignment]
     """Makes a savepoint of the whole session at one revision."""
     ListCheckpoints: _aio.UnaryUnaryMultiCallable[_session_service_pb2.ListCheckpointsRequest, _session_service_pb2.ListCheckpointsResponse]  # type: ignore[assignment]
@@ -359,7 +367,7 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.StartToolCallResponse, _abc.Awaitable[_session_service_pb2.StartToolCallResponse]]:
         """Records a tool call as pending, with the versions of what it is based on, and returns a ticket with which
-        any process may finish it.
+        any process may finish it. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, with 1,000 pending calls.
         """
 
     @_abc_1.abstractmethod
@@ -368,7 +376,10 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _session_service_pb2.FinishToolCallRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.FinishToolCallResponse, _abc.Awaitable[_session_service_pb2.FinishToolCallResponse]]:
-        """Finishes a pending call exactly once. ABORTED: TOOL_RESULT_SUPERSEDED, for a second or late result."""
+        """Finishes a pending call exactly once. If what it was based on has changed, or its deadline has passed, its late
+        policy decides; messages, turns, control state and other keys never count as a change. ABORTED:
+        TOOL_RESULT_SUPERSEDED, for a second result and for one of an earlier attempt.
+        """
 
     @_abc_1.abstractmethod
     def UploadToolResult(
@@ -377,7 +388,8 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.UploadToolResultResponse, _abc.Awaitable[_session_service_pb2.UploadToolResultResponse]]:
         """Takes the pieces of a result that is too large for one message, at most 8 MiB; FinishToolCall then names them.
-        Pieces that no call names within an hour are removed.
+        Pieces that no call names within an hour are removed. ABORTED: TOOL_RESULT_SUPERSEDED. RESOURCE_EXHAUSTED:
+        LIMIT_EXCEEDED, with 64 such uploads in the session.
         """
 
     @_abc_1.abstractmethod
@@ -410,7 +422,7 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _session_service_pb2.ReadToolResultRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_session_service_pb2.ReadToolResultResponse], _abc.AsyncIterator[_session_service_pb2.ReadToolResultResponse]]:
-        """Streams a tool call's result as it arrived, in pieces of at most 48 KiB."""
+        """Streams a tool call's result as it arrived, in pieces of at most 48 KiB; nothing while there is none."""
 
     @_abc_1.abstractmethod
     def CreateCheckpoint(

@@ -50,9 +50,6 @@ IDS = "\0ids/"
 PENDING = "\0pending/"
 """``\\0pending/<call id>``: a tool call that has no result yet; gone with the commit that finishes it."""
 
-PENDING_COUNTED = "\0pending-counted"
-"""Written by whoever starts a call while many are pending, so that two cannot both take the last place."""
-
 VERSIONS = "\0iv/"
 """``\\0iv/<key>/<revision>``: an overwritten version of an item that a checkpoint needs."""
 

@@ -20,7 +20,6 @@ from noosphere.consistency import (
 from noosphere.consistency.limits import TTL_MS_MAX
 
 from ..memory.codec import decode_record
-from ..memory.expiry import key_check
 from ..memory.reads import PAGE_BYTES_MAX, check_page_size
 from ..memory.types import Call
 from .basis import basis_changes, basis_of, open_goals
@@ -29,7 +28,6 @@ from .draft import Draft, Look
 from .keys import (
     CALL_IDS,
     PENDING,
-    PENDING_COUNTED,
     TOOLS,
     TURNS,
     KeyRange,
@@ -57,9 +55,8 @@ from .types import CheckpointCause
 ARGUMENTS_BYTES_MAX = 16 * 1024
 BASED_ON_MAX = 32
 PENDING_MAX = 1_000
-"""Most calls of one session that are pending."""
+"""Most calls of one session that are pending; several that start at one moment may pass it together."""
 
-_ALONE_FROM = PENDING_MAX // 2
 _SCAN_STEP = 128
 _SCANNED_MAX = 10_000
 """Most calls that one page looks through for matches; the page may then be empty, with a next token."""
@@ -308,7 +305,7 @@ class ToolCalls:
             )
             if known is not None:
                 return _again(look, draft, attempt, known.key, retry=new.retry)
-            _check_room(look, draft)
+            _check_room(look)
             index = draft.append(
                 TOOLS, encode_tool_call(attempt), tool_call_attributes(attempt), entry_id=(CALL_IDS, new.call_id)
             )
@@ -322,7 +319,7 @@ class ToolCalls:
             "start_tool_call",
             new,
             keys=(name,) if known is None else (name, known.key),
-            glances=(TURNS, PENDING_COUNTED, *based_on),
+            glances=(TURNS, *based_on),
             scans=(Scan(PENDING, PENDING_MAX),) if known is None else (),
         )
         return await self._scribe.write(call, session_id, intent, decide)
@@ -346,7 +343,7 @@ def _again(look: Look, draft: Draft, attempt: ToolCall, key: str, *, retry: bool
     return place
 
 
-def _check_room(look: Look, draft: Draft) -> None:
+def _check_room(look: Look) -> None:
     """Checks that a session has room for one more pending call.
 
     Raises:
@@ -355,6 +352,3 @@ def _check_room(look: Look, draft: Draft) -> None:
     held = len(look.scans[0].entries) + 1
     if held > PENDING_MAX:
         raise exhausted("tool_calls", held, PENDING_MAX, "too many pending tool calls in the session")
-    if held > _ALONE_FROM:
-        draft.require(key_check(PENDING_COUNTED, look.entries[PENDING_COUNTED], look.now_ms))
-        draft.keep(PENDING_COUNTED, b"")
