@@ -11,14 +11,15 @@ from __future__ import annotations
 import asyncio
 import random
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.support.api import put
-from tests.support.engine import LocalServer, local_server
+from tests.support.engine import local_server
+from tests.support.interleaving import interleave
 from tests.support.sessions import SessionAgent, said, space, texts
 from tests.support.transport import Refused
 
@@ -165,30 +166,10 @@ class Play:
         return page.messages[0].id if page.messages else ""
 
 
-def _interleave(server: LocalServer, rng: random.Random) -> None:
-    """Lets other calls run before each step of a call that asks the store for something.
-
-    The embedded store answers most of what it is asked at once, so that calls which run side by side here would
-    otherwise do so one after the other.
-    """
-    store = server.engine.store
-
-    def yielding(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def called(*args: Any, **kwargs: Any) -> Any:
-            for _ in range(rng.randrange(4)):
-                await asyncio.sleep(0)
-            return await method(*args, **kwargs)
-
-        return called
-
-    for name in ("read", "scan", "commit", "stats"):
-        setattr(store, name, yielding(getattr(store, name)))
-
-
 async def _play(rounds: list[tuple[list[Step], str]], seed: int, folder: Path) -> None:
     rng = random.Random(seed)
     async with local_server(folder) as server:
-        _interleave(server, rng)
+        interleave(server, rng)
         agents = [SessionAgent(await server.api.agent(f"agent {number}")) for number in range(AGENTS)]
         await agents[0].open(S)
         play = Play(agents)
@@ -200,7 +181,7 @@ async def _play(rounds: list[tuple[list[Step], str]], seed: int, folder: Path) -
             elif happening:
                 await (server.restart() if happening == "restart" else server.crash())
                 play.lives += happening == "crash"
-                _interleave(server, rng)
+                interleave(server, rng)
                 for agent in agents:
                     agent.agent.api = server.api
             await play.check()
@@ -246,7 +227,7 @@ def test_the_last_places_for_items_are_given_out_once(seed: int) -> None:
             await agent.open(S)
             for start in range(0, 250, 50):
                 await agent.agent.transact(space(S), *(put(f"item/{start + n}", n) for n in range(50)))
-            _interleave(server, random.Random(seed))
+            interleave(server, random.Random(seed))
             made = (agent.agent.put(space(S), f"more/{number}", number) for number in range(16))
             done = await asyncio.gather(*made, return_exceptions=True)
             assert sorted(getattr(found, "reason", "made") for found in done) == ["LIMIT_EXCEEDED"] * 10 + ["made"] * 6
