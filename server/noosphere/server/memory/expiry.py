@@ -95,6 +95,9 @@ async def _settle_keys(core: Core, ref: NamespaceRef, keys: Sequence[str], *, re
             if is_internal(key):
                 # Nobody watches these and nobody holds a context of them: what has ended just goes.
                 if entry.live_until_ms <= now_ms:
+                    if trailing := _trailing(core, ref, key):
+                        done = await _remove_with(core, ref, read.view, entry, trailing) or done
+                        continue
                     checks.append(key_check(key, entry, now_ms))
                     due.append((key, Decision(None, live=False)))
                 continue
@@ -121,6 +124,20 @@ async def _settle_keys(core: Core, ref: NamespaceRef, keys: Sequence[str], *, re
             result = await core.store.commit(ref, commit)
             done = done or isinstance(result, Committed)
     return done
+
+
+def _trailing(core: Core, ref: NamespaceRef, key: str) -> str:
+    return core.extension.trailing(key) if core.extension.concerns(ref.name) else ""
+
+
+async def _remove_with(core: Core, ref: NamespaceRef, view: NamespaceView, entry: StoredEntry, collection: str) -> bool:
+    """Removes an internal record that has ended and, in the same commit, what goes with it."""
+    found = await core.store.scan(ref, collection, limit=COMMIT_MUTATIONS_MAX - 1, accepted=True)
+    assert not found.more, "an extension promises that what goes together fits one commit"
+    mutations = tuple(Mutation(each.key, None, 0, 0, False, b"") for each in (entry, *found.entries))
+    config_version = max(core.rules(ref.name).config_version, view.config_version)
+    checks = (key_check(entry.key, entry, view.now_ms),)
+    return isinstance(await core.store.commit(ref, Commit(view.epoch, config_version, checks, mutations)), Committed)
 
 
 async def _additions(
