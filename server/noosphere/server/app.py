@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import structlog
+from prometheus_client import CollectorRegistry
 
 from noosphere.consistency.limits import AGENT_LEASE_MS
 
@@ -26,8 +27,10 @@ from .context.service import ContextService
 from .logs import configure_logging
 from .memory import Memory
 from .memory.types import Call
+from .metrics import Exporter, PrometheusSessionMetrics
 from .models import Models
 from .models import build as build_models
+from .ports.metrics import SessionMetrics
 from .ports.runtime import Clock, SystemClock, system_random
 from .rpc.encode import forget_shown
 from .rpc.server import RpcServer
@@ -41,7 +44,7 @@ from .storage.embedded import (
     StoreFailed,
 )
 from .supervision import supervise
-from .transitions import Controller, HealthReporter, SessionWatch, Transitions
+from .transitions import Controller, HealthReporter, RecordedBasis, SessionWatch, Transitions
 from .transitions.chronicle import ContextNote
 
 log = structlog.get_logger(__name__)
@@ -87,6 +90,7 @@ async def open_engine(
     *,
     clock: Clock | None = None,
     journal: Journal | None = None,
+    metrics: SessionMetrics | None = None,
     on_fatal: Callable[[BaseException], None],
 ) -> AsyncIterator[Engine]:
     """Opens the embedded drivers on the data folder and runs the services on them.
@@ -95,6 +99,7 @@ async def open_engine(
         settings: the configuration.
         clock: the source of time; the machine's by default.
         journal: the journal of the working store; by default one on SQLite, in the data folder.
+        metrics: hears how sessions fare.
         on_fatal: called if a disk fails, after which nothing is acknowledged any more, or if background work ends.
 
     Raises:
@@ -137,7 +142,15 @@ async def open_engine(
             extension=rules,
         )
         scribe = Scribe(memory.core, rules.hooks)
-        controller = Controller(scribe, watch, summariser=models.fallback, tokenizers=models.tokenizers, relate=_relate)
+        controller = Controller(
+            scribe,
+            watch,
+            summariser=models.fallback,
+            tokenizers=models.tokenizers,
+            relate=_relate,
+            basis=RecordedBasis(scribe),
+            metrics=metrics,
+        )
         contexts = ContextService(
             scribe,
             tokenizers=models.tokenizers,
@@ -161,7 +174,7 @@ async def open_engine(
                 lambda _: memory.watches.forget_decoded(),
                 lambda _: forget_shown(),
                 watch.forget,
-                contexts.book.forget,
+                contexts.forget,
             ),
         )
         tasks = (*memory.start(), *sessions.start(), *contexts.start())
@@ -244,7 +257,12 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
     clock = SystemClock()
     # Found out first, so that a start in vain leaves the data folder and its epoch alone.
     _check_port(settings.listen)
-    async with open_engine(settings, clock=clock, on_fatal=fatal) as engine:
+    registry = CollectorRegistry()
+    metrics = PrometheusSessionMetrics(registry)
+    async with (
+        open_engine(settings, clock=clock, metrics=metrics, on_fatal=fatal) as engine,
+        _exported(settings, registry),
+    ):
         server = RpcServer(
             engine.memory,
             engine.sessions,
@@ -268,6 +286,29 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
         # After a storage failure no call can finish any more.
         await server.stop(0 if fatal.error is not None else settings.drain_seconds)
     return EXIT_OK if fatal.error is None else EXIT_FAILED
+
+
+@contextlib.asynccontextmanager
+async def _exported(settings: Settings, registry: CollectorRegistry) -> AsyncIterator[None]:
+    """Serves the metrics, if that is configured.
+
+    Raises:
+        StartupError: the address cannot be listened on.
+    """
+    if not settings.metrics_listen:
+        yield
+        return
+    exporter = Exporter(registry)
+    host, port = split_address(settings.metrics_listen)
+    try:
+        bound = exporter.start(host, port)
+    except OSError as error:
+        raise StartupError(f"cannot listen on {settings.metrics_listen} for metrics: {error.strerror}") from error
+    log.info("serving metrics", address=f"{host}:{bound}")
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(exporter.stop)
 
 
 def _check_port(listen: str) -> None:

@@ -68,6 +68,10 @@ def _loopback_only(listen: str) -> str:
     return listen
 
 
+def _loopback_or_nowhere(listen: str) -> str:
+    return _loopback_only(listen) if listen else listen
+
+
 def folder_or_file(text: Any) -> Any:
     """Returns the path that a text names, with ``~`` replaced; what is neither text nor path is left alone.
 
@@ -135,6 +139,10 @@ class Settings(BaseSettings):
         default="console", description="Log lines for people, or one JSON object a line for programs."
     )
     reflection: bool = Field(default=False, description="Serve gRPC reflection, which describes the API to tools.")
+    metrics_listen: Annotated[str, AfterValidator(_loopback_or_nowhere)] = Field(
+        default="",
+        description="Address to serve Prometheus metrics on, as host:port; empty serves none. Loopback only.",
+    )
     memory_mib_max: int = Field(
         default=1024,
         ge=16,

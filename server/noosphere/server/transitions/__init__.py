@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .basis import RecordedBasis
 from .controller import Controller, PendingBasis
 from .reporting import HealthReporter
 from .watching import SessionWatch
 
-__all__ = ["Controller", "HealthReporter", "PendingBasis", "SessionWatch", "Transitions"]
+__all__ = ["Controller", "HealthReporter", "PendingBasis", "RecordedBasis", "SessionWatch", "Transitions"]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from ..ports.models import PolicyError, PolicyItem, TransitionPolicy
 from ..sessions.types import TransitionAction
 from .facts import ItemState, Situation, Verdict
 from .rules import NAME, protection
-from .states import LiveItem, is_open_goal
+from .states import LiveItem
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +49,7 @@ async def advised(
     movable = [n for n, state in enumerate(states) if _may_leave(state, at)]
     if policy is None or not movable:
         return NAME, tuple(verdicts)
-    goals = [item.text for item in items if is_open_goal(item)]
+    goals = [item.text for item in items if item.open_goal]
     asked = [_shown(items[n], states[n], at.turn) for n in movable]
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):

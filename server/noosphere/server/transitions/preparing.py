@@ -17,7 +17,7 @@ from ..sessions.draft import Look
 from ..sessions.keys import NOTES
 from ..sessions.summary_text import summary_text
 from .rules import COMPRESSED_KIND
-from .states import LiveItem, is_open_goal
+from .states import LiveItem
 
 log = structlog.get_logger(__name__)
 
@@ -71,7 +71,7 @@ async def promotions(
     recall: FactRecall | None, look: Look, items: Sequence[LiveItem], bytes_max: int
 ) -> tuple[Promotion, ...]:
     """Returns the facts that are close to the open goals and not in working memory yet, at most 3."""
-    goals = "\n".join(item.text for item in items if is_open_goal(item))[:_QUERY_CHARS_MAX]
+    goals = "\n".join(item.text for item in items if item.open_goal)[:_QUERY_CHARS_MAX]
     if recall is None or not goals:
         return ()
     owner = look.session.owner

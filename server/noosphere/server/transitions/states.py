@@ -12,8 +12,9 @@ from noosphere.consistency import Record
 from noosphere.consistency.merge import render
 
 from ..memory.codec import decode_record
+from ..sessions.basis import CLOSED_STATUSES, STATUS_ATTRIBUTE, is_open_goal
 from ..sessions.draft import Look
-from ..sessions.keys import GOALS, PROFILE, TASK
+from ..sessions.keys import PROFILE, TASK
 from .chronicle import Chronicle
 from .facts import IMPORTANCE_DEFAULT, ItemState
 
@@ -21,7 +22,6 @@ Relate = Callable[[str, Sequence[str]], Sequence[float]]
 """Tells how likely each text helps with the first one, 0 to 1."""
 
 TEXT_CHARS_MAX = 4_096
-_ENDED = frozenset({"done", "closed", "cancelled", "canceled", "abandoned", "completed"})
 _BYTES_A_TOKEN = 4
 """For sizes that are only compared with one another; contexts count exactly."""
 
@@ -29,12 +29,13 @@ _STEP = 16
 
 
 class LiveItem(NamedTuple):
-    """An item with its record and its beginning as text."""
+    """An item with its record and its beginning as text; ``open_goal`` if it is a goal that is not done."""
 
     key: str
     record: Record
     size_bytes: int
     text: str
+    open_goal: bool
 
 
 def live_items(look: Look) -> tuple[LiveItem, ...]:
@@ -43,13 +44,9 @@ def live_items(look: Look) -> tuple[LiveItem, ...]:
     for entry in sorted(look.items):
         record = decode_record(entry.data, entry.revision)
         if record.version(look.now_ms):
-            found.append(LiveItem(entry.key, record, len(entry.data), _text(record, look.now_ms)))
+            goal = is_open_goal(entry.key, record, look.now_ms)
+            found.append(LiveItem(entry.key, record, len(entry.data), _text(record, look.now_ms), goal))
     return tuple(found)
-
-
-def is_open_goal(item: LiveItem) -> bool:
-    """Tells whether an item is a goal that is not done."""
-    return item.key.startswith(GOALS) and not _has_ended(item)
 
 
 async def item_states(
@@ -64,7 +61,7 @@ async def item_states(
         turn: the newest turn.
         relate: judges how close texts are to the goals.
     """
-    goals = "\n".join(item.text for item in items if is_open_goal(item))
+    goals = "\n".join(item.text for item in items if item.open_goal)
     relevances: list[float] = []
     for start in range(0, len(items), _STEP):
         texts = [item.text for item in items[start : start + _STEP]]
@@ -90,14 +87,14 @@ def _state(item: LiveItem, chronicle: Chronicle, awaited: frozenset[str], turn: 
         accesses=0 if use is None else use.accesses(turn),
         relevance=relevance,
         pinned=attributes.get("pinned") is True,
-        open_goal=is_open_goal(item),
+        open_goal=item.open_goal,
         awaited=item.key in awaited,
         control=item.key.startswith(PROFILE) or (item.key.startswith(TASK) and not _has_ended(item)),
     )
 
 
 def _has_ended(item: LiveItem) -> bool:
-    return str(dict(item.record.attributes).get("status", "")).casefold() in _ENDED
+    return dict(item.record.attributes).get(STATUS_ATTRIBUTE) in CLOSED_STATUSES
 
 
 def _share(value: object) -> float:
