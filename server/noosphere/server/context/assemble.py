@@ -37,10 +37,17 @@ TOOLS_DROPPED = "TOOLS_DROPPED"
 
 
 class Planned(NamedTuple):
-    """A split budget before anything is retrieved: tokens allowed and wanted, by section."""
+    """A split budget before anything is retrieved.
+
+    Attributes:
+        allowed: tokens that each section may take.
+        wanted: tokens that it would take.
+        outline: what is settled already.
+    """
 
     allowed: Mapping[SectionKind, int]
     wanted: Mapping[SectionKind, int]
+    outline: Outline
 
     def is_short(self, kind: SectionKind) -> bool:
         """Tells whether a section has more to show than it may."""
@@ -60,11 +67,15 @@ def plan(assembly: Assembly, unknown: frozenset[SectionKind]) -> Planned:
     outline = Outline(assembly, assembly.budget_tokens)
     coverage = assembly.coverages[0] if assembly.coverages else None
     summary = of_summary(coverage.summary) if coverage else None
-    return Planned(outline.split(summary, unknown).allowed, outline.demand(summary, unknown))
+    return Planned(outline.split(summary, unknown).allowed, outline.demand(summary, unknown), outline)
 
 
-def assemble(assembly: Assembly) -> Assembled:
+def assemble(assembly: Assembly, planned: Planned | None = None) -> Assembled:
     """Assembles a context. The same values give the same bytes.
+
+    Args:
+        assembly: everything that is known.
+        planned: the plan of an assembly that differs in its data only, which saves making it again.
 
     Raises:
         Refusal: INVALID_FIELD, if there is nothing to answer; BUDGET_TOO_SMALL.
@@ -72,7 +83,11 @@ def assemble(assembly: Assembly) -> Assembled:
     slack = 0
     for _ in range(_ATTEMPTS_MAX):
         try:
-            assembled = _covered(assembly, assembly.budget_tokens - slack)
+            if planned is not None and not slack:
+                outline = planned.outline.renewed(assembly)
+            else:
+                outline = Outline(assembly, assembly.budget_tokens - slack)
+            assembled = _covered(outline)
         except Refusal as refusal:
             if slack and isinstance(refusal.detail, LimitInfo):
                 # Say what the caller's budget lacks, not what is left of it here.
@@ -86,9 +101,9 @@ def assemble(assembly: Assembly) -> Assembled:
     raise too_small(assembled.tokens_used, assembly.budget_tokens)
 
 
-def _covered(assembly: Assembly, tokens_max: int) -> Assembled:
+def _covered(outline: Outline) -> Assembled:
     """Takes the summary that was there when the current input came, so that a newer one changes nothing half way."""
-    outline = Outline(assembly, tokens_max)
+    assembly = outline.assembly
     begun = outline.units[outline.current.start].revision if outline.current.start < len(outline.units) else 0
     settled = next((one for one in assembly.coverages if begun and one.revision < begun), None)
     newest = assembly.coverages[0] if assembly.coverages else None

@@ -16,6 +16,7 @@ import structlog
 from noosphere.consistency import Reason, Refusal
 
 from ..memory.types import Call
+from ..ports.runtime import Clock
 from ..sessions.draft import Draft, Look
 from ..sessions.keys import CONTEXTS
 from ..sessions.scribe import BACKGROUND, Intent, Need, Scan, Scribe
@@ -26,7 +27,12 @@ log = structlog.get_logger(__name__)
 SESSION_MAX = 512
 """Most manifests of one session; older ones go before their day is over."""
 
+GATHER_MS = 250
+"""How long manifests wait for others, so that a busy session writes few commits."""
+
 _RECENT_MAX = 1_024
+_BATCH_MAX = 32
+_BATCH_BYTES_MAX = 256 * 1024
 _TEXTS_MAX = 64
 _WAITING_MAX = 1_024
 _TRIM_EVERY = 32
@@ -44,10 +50,12 @@ class ContextBook:
 
     Args:
         scribe: reads and writes their records.
+        clock: how long manifests are gathered.
     """
 
-    def __init__(self, scribe: Scribe) -> None:
+    def __init__(self, scribe: Scribe, clock: Clock) -> None:
         self._scribe = scribe
+        self._clock = clock
         self._recent: OrderedDict[str, Recent] = OrderedDict()
         self._waiting: OrderedDict[str, Manifest] = OrderedDict()
         self._with_texts: deque[str] = deque()
@@ -123,36 +131,51 @@ class ContextBook:
         """Writes manifests as they come, until it is cancelled."""
         while True:
             await self._more.wait()
+            await self._clock.sleep(GATHER_MS / 1000)
             await self.settle()
 
     async def settle(self) -> None:
         """Writes everything that waits."""
         self._more.clear()
         while self._waiting:
-            _, manifest = self._waiting.popitem(last=False)
+            session_id = next(iter(self._waiting.values())).session_id
+            batch = self._batch(session_id)
             try:
-                await self._write(manifest)
+                await self._write(session_id, batch)
             except Refusal as refusal:
                 # The session is gone, or the disk: either way nobody will ask for it.
-                log.debug("a manifest is not kept", reason=refusal.reason)
+                log.debug("manifests are not kept", reason=refusal.reason, count=len(batch))
             if self._lost:
                 log.warning("manifests of contexts were not kept, the disk is too slow", count=self._lost)
                 self._lost = 0
 
-    async def _write(self, manifest: Manifest) -> None:
-        session_id = manifest.session_id
-        key, data = CONTEXTS + manifest.context_id, encode_manifest(manifest)
-        count = self._written[session_id] = self._written.pop(session_id, 0) + 1
+    def _batch(self, session_id: str) -> dict[str, tuple[bytes, int]]:
+        """Takes what one commit holds; returns data and end by key."""
+        batch: dict[str, tuple[bytes, int]] = {}
+        size = 0
+        for manifest in [one for one in self._waiting.values() if one.session_id == session_id]:
+            if len(batch) >= _BATCH_MAX or size >= _BATCH_BYTES_MAX:
+                break
+            data = encode_manifest(manifest)
+            batch[CONTEXTS + manifest.context_id] = (data, manifest.created_ms + KEPT_MS)
+            size += len(data)
+            del self._waiting[manifest.context_id]
+        return batch
+
+    async def _write(self, session_id: str, batch: Mapping[str, tuple[bytes, int]]) -> None:
+        count = self._written.pop(session_id, _TRIM_EVERY)
+        gone = await self._overdue(session_id) if count >= _TRIM_EVERY else ()
+        self._written[session_id] = (0 if count >= _TRIM_EVERY else count) + len(batch)
         while len(self._written) > _RECENT_MAX:
             self._written.pop(next(iter(self._written)))
-        gone = await self._overdue(session_id) if count % _TRIM_EVERY == 1 else ()
 
         def decide(look: Look, draft: Draft) -> None:
-            draft.keep(key, data, live_until_ms=manifest.created_ms + KEPT_MS)
-            for old in gone:
-                draft.forget(old)
+            for key, (encoded, ends_ms) in batch.items():
+                draft.keep(key, encoded, live_until_ms=ends_ms)
+            for key in gone:
+                draft.forget(key)
 
-        intent = Intent("context", keys=(key,), glances=tuple(gone), need=Need.ANY, background=True)
+        intent = Intent("context", keys=tuple(batch), glances=tuple(gone), need=Need.ANY, background=True)
         await self._scribe.write(BACKGROUND, session_id, intent, decide)
 
     async def _overdue(self, session_id: str) -> Sequence[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from functools import cached_property
 
@@ -23,6 +24,8 @@ _ASIDE_SHARE = 16
 _ASIDE_TOKENS_MIN = 64
 _BEGINS = "The conversation begins here."
 _FRESH = "changed since the current input"
+_SHORTENED_MIN = 64
+"""What has fewer tokens is in or out: shortening it would save hardly any."""
 _LINE = 1
 """The line break after an entry."""
 
@@ -50,6 +53,7 @@ class Outline:
         count = assembly.tokenizer.count
         self._count = count
         self._entry_sizes: dict[tuple[str, str], int] = {}
+        self._forms = {rule.kind: rule.written for rule in assembly.recipe.rules}
         self.renderer = Renderer(
             assembly.fence, count, aside_tokens_max=max(_ASIDE_TOKENS_MIN, assembly.budget_tokens // _ASIDE_SHARE)
         )
@@ -120,12 +124,17 @@ class Outline:
             required[kind] = self.renderer.cost(self.newest)
         return required
 
+    def renewed(self, assembly: Assembly) -> Outline:
+        """Returns the outline of an assembly that differs in its data only."""
+        other = copy.copy(self)
+        other.assembly = assembly
+        return other
+
     # -- the sections of data
 
     def form(self, kind: SectionKind) -> Form:
         """Returns the form of a section."""
-        rule = self.assembly.recipe.rule(kind)
-        return Form.FULL if rule is None else rule.written
+        return self._forms.get(kind, Form.FULL)
 
     def label(self, kind: SectionKind, *, fresh: bool = False) -> str:
         """Returns what a block is called."""
@@ -139,6 +148,8 @@ class Outline:
         """Returns the ways to write a candidate, the fullest first, with their tokens as entries."""
         full = self.full_tokens(candidate)
         found = [Variant(candidate.text, full)]
+        if full < _SHORTENED_MIN:
+            return tuple(found)
         for text in candidate.shorter():
             tokens = self._entry_tokens(candidate, text)
             if tokens < found[-1].tokens:

@@ -21,9 +21,10 @@ from .asked import REPORTED_MAX, Asked, check_asked
 from .assemble import Planned, assemble, plan
 from .book import ContextBook
 from .budget import Budget, choose_budget
-from .candidates import of_evidence, of_facts, of_item, section_of
+from .candidates import of_evidence, of_facts
 from .fence import Fence
 from .gathering import Gathered, Gatherer, speakers
+from .item_cache import ItemCache
 from .manifests import Manifest, SectionTokens, limited
 from .model_windows import window_of
 from .observing import ContextFigures, ContextObserver
@@ -127,8 +128,9 @@ class ContextService:
         entropy: Callable[[int], bytes],
         observers: Sequence[ContextObserver] = (),
     ) -> None:
-        self.book = ContextBook(scribe)
+        self.book = ContextBook(scribe, clock)
         self._gatherer = Gatherer(scribe, entropy)
+        self._items = ItemCache()
         self._recaller = Recaller(facts, clock)
         self._tokenizers = tokenizers
         self._rng = rng
@@ -138,6 +140,11 @@ class ContextService:
     def start(self) -> tuple[asyncio.Task[None], ...]:
         """Begins to keep manifests; the caller cancels the tasks in the end."""
         return (asyncio.create_task(self.book.run(), name="context manifests"),)
+
+    def forget(self, session_id: str) -> None:
+        """Drops what is in memory of a session that is gone."""
+        self.book.forget(session_id)
+        self._items.forget(session_id)
 
     async def assemble(self, call: Call, asked: Asked) -> ContextReply:
         """Assembles a context for one model call.
@@ -180,7 +187,7 @@ class ContextService:
         data[SectionKind.PROFILE] = (*data.get(SectionKind.PROFILE, ()), *pinned)
         data[SectionKind.FACTS] = tuple(one for one in found if one.id not in known)
         assembly = replace(basis.assembly, data=data, refused=(*not_pinned, *not_found))
-        assembled = assemble(assembly)
+        assembled = assemble(assembly, planned)
         await asyncio.sleep(0)
         shapes = _shaped(assembled)
         return self._finished(call, basis, assembly, assembled, shapes, (*basis.warnings, *recalled.warnings))
@@ -273,7 +280,7 @@ class ContextService:
             more_before=gathered.more_before,
             limits=Limits(settings.window_turns, settings.window_steps),
             coverages=gathered.coverages,
-            data=_data(gathered.items, asked),
+            data=self._data(gathered.items, asked),
             tools=asked.tools,
             notes=asked.notes,
         )
@@ -287,6 +294,13 @@ class ContextService:
         chosen = self._tokenizers.for_model(asked.model)
         return chosen.tokenizer, (TOKENIZER_FALLBACK,) if chosen.fallback else ()
 
+    def _data(self, items: Sequence[Item], asked: Asked) -> dict[SectionKind, tuple[Candidate, ...]]:
+        data = self._items.candidates(asked.session_id, items, asked.recipe)
+        for kind, given in ((SectionKind.EVIDENCE, asked.evidence), (SectionKind.SUBAGENTS, asked.subagents)):
+            if given:
+                data[kind] = tuple(of_evidence(one, kind) for one in given)
+        return data
+
     def _valued(self, basis: _Basis, planned: Planned) -> Mapping[SectionKind, tuple[Candidate, ...]]:
         """Returns the candidates, with their relevance to the question where not all of them have room."""
         data = dict(basis.assembly.data)
@@ -295,7 +309,8 @@ class ContextService:
             return data
         question = terms((basis.asked.input or basis.newest_words())[:_QUERY_CHARS_MAX])
         for kind in short:
-            chances = relevances(question, [terms(one.text) for one in data[kind]])
+            words = [self._items.terms(basis.asked.session_id, one) for one in data[kind]]
+            chances = relevances(question, words)
             data[kind] = tuple(one.weighed(chance) for one, chance in zip(data[kind], chances, strict=True))
         return data
 
@@ -360,19 +375,6 @@ class ContextService:
 def _recalled(asked: Asked) -> frozenset[SectionKind]:
     """The sections of which is not known yet what they have to show."""
     return frozenset({SectionKind.FACTS, SectionKind.PROFILE}) if asked.fact_owners else frozenset()
-
-
-def _data(items: Sequence[Item], asked: Asked) -> dict[SectionKind, tuple[Candidate, ...]]:
-    data: dict[SectionKind, tuple[Candidate, ...]] = {}
-    for item in items:
-        kind = section_of(item.key)
-        rule = asked.recipe.rule(kind)
-        if rule is not None:
-            data[kind] = (*data.get(kind, ()), of_item(item, rule.written))
-    for kind, given in ((SectionKind.EVIDENCE, asked.evidence), (SectionKind.SUBAGENTS, asked.subagents)):
-        if given:
-            data[kind] = tuple(of_evidence(one, kind) for one in given)
-    return data
 
 
 def _shaped(assembled: Assembled) -> Shapes:
