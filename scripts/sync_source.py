@@ -366,7 +366,7 @@ class Face:
 
     def _need_twins(self) -> set[Symbol]:
         left = [symbol for symbol in self._reached if symbol.name not in COPIED]
-        found = {symbol for symbol in left if is_active(symbol)}
+        found = {symbol for symbol in left if is_active(symbol) or self._is_awaited(symbol)}
         while more := {s for s in left if s not in found and any(other in found for other in self.mentioned(s))}:
             found |= more
             # Whoever hands out an exception of a general class may hand out one that holds a twin.
@@ -374,6 +374,12 @@ class Face:
                 s for s in left if is_error(s) and any(is_error(e) and issubclass(e.value, s.value) for e in found)
             }
         return found
+
+    def _is_awaited(self, symbol: Symbol) -> bool:
+        """Whether a name stands for a callback that may be a coroutine function, which is none in the sync client."""
+        return isinstance(node_of(symbol), ast.Assign) and any(
+            other.name == "Awaitable" for other in self.mentioned(symbol)
+        )
 
     def _kind(self, symbol: Symbol) -> Kind:
         if not self.twinned(symbol):

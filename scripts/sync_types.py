@@ -191,17 +191,21 @@ class Types:
             elif self._face.twinned(symbol) and self._face.kinds[symbol] is Kind.DATA:
                 self.taken.add(symbol)
 
-    def callback(self, node: ast.expr | None, module: str) -> tuple[ast.expr, str, bool] | None:
-        """Returns a callback's ``Callable``, the module of its definition, and whether it may be None.
+    def callback(self, node: ast.expr | None, module: str) -> tuple[ast.expr, str, str] | None:
+        """Returns a callback's ``Callable``, the module of its definition, and when the argument is one.
 
-        None if the type is no callback.
+        The last is a test of it as text, with ``{}`` for the argument; empty if it always is. None if the type is
+        no callback, nor one of two things of which one is.
 
         Raises:
             Untranslatable: the async client would not await what it returns, so it cannot run elsewhere.
         """
-        optional = False
-        if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant) and node.right.value is None:
-            node, optional = node.left, True
+        when = ""
+        match node:
+            case ast.BinOp(left=some, op=ast.BitOr(), right=ast.Constant(value=None)):
+                node, when = some, "{} is not None"
+            case ast.BinOp(left=some, op=ast.BitOr()) if self._is_callable(some, module):
+                node, when = some, "callable({})"
         name = node.value if isinstance(node, ast.Subscript) else node
         if not isinstance(name, ast.Name):
             return None
@@ -209,13 +213,23 @@ class Types:
         definition = node_of(symbol)
         if isinstance(definition, ast.Assign) and not is_type_variable(symbol):
             found = self.callback(definition.value, symbol.module)
-            return None if found is None else (found[0], found[1], optional)
+            return None if found is None else (found[0], found[1], when)
         if symbol != Symbol("collections.abc", "Callable"):
             return None
         match node:
             case ast.Subscript(slice=ast.Tuple(elts=[ast.List(), returned])) if not_awaited(returned) is not returned:
-                return node, module, optional
+                return node, module, when
         raise Untranslatable(module, f"the callback {ast.unparse(node or name)} is not awaited by whoever calls it")
+
+    def _is_callable(self, node: ast.expr, module: str) -> bool:
+        name = node.value if isinstance(node, ast.Subscript) else node
+        if not isinstance(name, ast.Name):
+            return False
+        symbol = resolve(module, name.id)
+        definition = node_of(symbol)
+        if isinstance(definition, ast.Assign) and not is_type_variable(symbol):
+            return self._is_callable(definition.value, symbol.module)
+        return symbol == Symbol("collections.abc", "Callable")
 
     def _twinned(self, node: ast.expr, module: str) -> Symbol | None:
         name = node.value if isinstance(node, ast.Subscript) else node

@@ -380,8 +380,10 @@ class Writer:
             if found is not None:
                 prepared += self._relayed(argument.arg, *found)
                 value = f"call.relay(run_{value})"
-                if found[2]:
+                if found[2] == "{} is not None":
                     value = f"None if {argument.arg} is None else {value}"
+                elif found[2]:
+                    value = f"{value} if {found[2].format(argument.arg)} else {argument.arg}"
             else:
                 value = self.types.into(argument.annotation, module, value)
             passed.append(value if argument in positional else f"{argument.arg}={value}")
@@ -400,7 +402,7 @@ class Writer:
             if f"{name}(" in text:
                 self.use_runtime("_twin", name)
 
-    def _relayed(self, name: str, callback: ast.expr, module: str, optional: bool) -> list[str]:
+    def _relayed(self, name: str, callback: ast.expr, module: str, when: str) -> list[str]:
         assert isinstance(callback, ast.Subscript)
         assert isinstance(callback.slice, ast.Tuple)
         arguments, returned = callback.slice.elts
@@ -414,7 +416,7 @@ class Writer:
         self._use_converters(made)
         kind = self.types.aio(result, module)
         lines = [f"def run_{name}({', '.join(declared)}) -> {kind}:"]
-        lines += [f"    assert {name} is not None"] if optional else []
+        lines += [f"    assert {when.format(name)}"] if when else []
         plain = [f"    made = {call}", f"    wanted: {kind} = {made}", "    return wanted"]
         return [*lines, *([f"    return {call}"] if made == "made" else plain), ""]
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from noosphere.consistency import LostRange
 from noosphere.v1 import memory_service_pb2 as ms
+from noosphere.v1.session_service_pb2 import Message
 
 from ._values import JSON
 from ._wire import to_payload
@@ -21,12 +22,12 @@ WRITES_MAX = 256
 BYTES_PER_WRITE_MAX = 4096
 """A request that is larger than this for each of its writes is remembered without its content."""
 
-WriteKind = Literal["put", "delete", "merge", "complete"]
+WriteKind = Literal["put", "delete", "merge", "complete", "append"]
 
 Sent = ms.PutRequest | ms.DeleteRequest | ms.MergeRequest | ms.TransactRequest | ms.CommitRequest | ms.CompleteRequest
 """A request that changed something, as it was sent."""
 
-Part = ms.PutOperation | ms.DeleteOperation | ms.MergeOperation
+Part = ms.PutOperation | ms.DeleteOperation | ms.MergeOperation | ms.AppendOperation
 
 
 @dataclass(slots=True, eq=False)
@@ -102,12 +103,12 @@ class AckedWrite:
 
     @property
     def key(self) -> str:
-        """The key."""
+        """The key; of an appended message its own id, empty if it had none."""
         return self._commit.wrote[self._index][0]
 
     @property
     def operation(self) -> WriteKind:
-        """What was done: ``put``, ``delete``, ``merge`` or ``complete`` (of a task)."""
+        """What was done: ``put``, ``delete``, ``merge``, ``append`` (of a message) or ``complete`` (of a task)."""
         return self._commit.wrote[self._index][1]
 
     @property
@@ -201,6 +202,8 @@ def _without_content(request: Sent) -> Sent:
                 operations.append(ms.Operation(delete=ms.DeleteOperation(key=key)))
             case "merge":
                 operations.append(ms.Operation(merge=ms.MergeOperation(key=key)))
+            case "append":
+                operations.append(ms.Operation(append=ms.AppendOperation(message=Message(id=key))))
             case "complete":
                 return ms.CompleteRequest(namespace=request.namespace, key=key)
     return ms.TransactRequest(namespace=request.namespace, operations=operations)
@@ -216,6 +219,8 @@ def _wrote(request: Sent) -> Iterator[tuple[str, WriteKind]]:
                 yield part.key, "put"
             case ms.DeleteOperation():
                 yield part.key, "delete"
+            case ms.AppendOperation():
+                yield part.message.id, "append"
             case _:
                 yield part.key, "merge"
 
@@ -237,5 +242,7 @@ def _parts(request: Sent) -> Iterator[Part]:
                         yield operation.put
                     case "delete":
                         yield operation.delete
+                    case "append":
+                        yield operation.append
                     case _:
                         yield operation.merge

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -22,11 +22,16 @@ from ._background import noticed
 from ._causal import to_text
 from ._errors import AckedWritesLost
 from ._handover import observe
+from ._listing import PAGE_SIZE
 from ._local import surroundings_of
 from ._namespace import Namespace
 from ._resubmit import Resubmitted, resubmit
 from ._retry import RetryPolicy
+from ._session_data import SessionInfo, SessionSettings, SessionStatus
+from ._session_link import Services
+from ._session_scope import Existing, SessionScope, list_sessions, session_scope
 from ._space import Space
+from ._tool_call import ToolCall, read_tool_call
 from ._transport import CHANNEL_OPTIONS, Method, Transport
 from ._wire import from_policy, span_seconds, to_policy, to_time
 
@@ -87,6 +92,7 @@ class Client:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+        self._services = Services.on(transport)
 
     @property
     def agent(self) -> str:
@@ -120,6 +126,89 @@ class Client:
     def namespace(self, full_name: str) -> Namespace:
         """Returns a namespace by its full name, e.g. ``shared/launch``."""
         return Namespace(Space(self._transport, full_name))
+
+    def session(
+        self,
+        session_id: str | None = None,
+        *,
+        title: str = "",
+        labels: Mapping[str, str] | None = None,
+        settings: SessionSettings | None = None,
+        ephemeral: bool = False,
+        existing: Existing = "allowed",
+        timeout: float | None = None,
+    ) -> SessionScope:
+        """Opens a session for the length of an ``async with`` block, or joins one that is there.
+
+        ::
+
+            async with client.session("s1") as session, session.turn():
+                await session.append({"role": "user", "content": question})
+
+        Leaving the block does not close the session: others may use it, and so may this agent, later. An
+        ephemeral one is closed by whoever opened it, and leaves nothing on disk, in logs or in replies.
+
+        Args:
+            session_id: its id, at most 128 bytes without a slash; None asks the server for one, as it has to be
+                for an ephemeral session that is to be opened.
+            title: for people. Title, labels and settings are those of a session that is created; one that is
+                there stays as it is.
+            labels: for filters, at most 16.
+            settings: how it behaves; None for the defaults.
+            ephemeral: leave nothing behind.
+            existing: whether it may be there: ``allowed``; ``required``, which also finds closed ones, to be read
+                and forked; ``refused``.
+            timeout: the deadline of opening and closing it with all retries, in seconds.
+
+        Returns:
+            A context manager that gives a :class:`Session`.
+        """
+        return session_scope(
+            self._services,
+            session_id,
+            title=title,
+            labels=labels,
+            settings=settings,
+            ephemeral=ephemeral,
+            existing=existing,
+            timeout=timeout,
+        )
+
+    def sessions(
+        self,
+        *,
+        status: SessionStatus | None = None,
+        owner: str = "",
+        labels: Mapping[str, str] | None = None,
+        page_size: int = PAGE_SIZE,
+        timeout: float | None = None,
+    ) -> AsyncIterator[SessionInfo]:
+        """Lists sessions by id, page by page; ephemeral ones are not listed.
+
+        Args:
+            status: only open, or only closed ones.
+            owner: only those that this agent opened.
+            labels: only those whose labels equal all of these.
+            page_size: sessions per call, 1 to 1,000.
+            timeout: the deadline of each page with its retries, in seconds.
+        """
+        return list_sessions(
+            self._services, status=status, owner=owner, labels=labels, page_size=page_size, timeout=timeout
+        )
+
+    async def tool_call(self, ticket: str, *, timeout: float | None = None) -> ToolCall:
+        """Returns the tool call of a ticket, to be finished by this client.
+
+        Args:
+            ticket: what ``ToolCall.ticket`` said, perhaps in another process.
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            InvalidArgument: it is damaged, or no ticket.
+            SessionNotFound: the session was purged.
+            NoosphereError: anything else, see the tree.
+        """
+        return await read_tool_call(self._services, ticket, timeout)
 
     def causal_token(self) -> str:
         """Returns how far this client has seen each namespace, as text for another agent's :meth:`observe`.

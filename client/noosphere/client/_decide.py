@@ -28,17 +28,14 @@ async def decide(space: Space, think: Think, terms: Terms, attempts: int, timeou
     terms = terms._replace(guard=checked_guards(terms.guard))
     for attempt in range(1, attempts + 1):
         async with View(space, Readings(), terms, notes) as view:
-            wanted: Writes = await budget.run(think, view)
-            if wanted is not None and not isinstance(wanted, Iterable):
-                raise InvalidArgument(f"think: expected several writes, got one {type(wanted).__name__}")
-            writes = tuple(wanted or ())
+            writes = checked_writes(await budget.run(think, view))
             if not writes:
                 # Nothing is written, so nothing is written on stale grounds.
                 return Decision(0, (), attempt, (), False, 0)
             try:
                 decision = await view.commit(*writes, timeout=budget.call())
             except (StaleRead, TransactionFailed, Contention) as refused:
-                found = _notes_of(refused, space.name)
+                found = notes_of(refused, space.name)
                 if attempt == attempts or found is None:
                     raise
                 notes = found
@@ -47,7 +44,18 @@ async def decide(space: Space, think: Think, terms: Terms, attempts: int, timeou
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-def _notes_of(refused: StaleRead | TransactionFailed | Contention, namespace: str) -> Notes | None:
+def checked_writes(wanted: Writes) -> tuple[Operation, ...]:
+    """Returns what somebody has decided to write.
+
+    Raises:
+        InvalidArgument: it is one write, not several.
+    """
+    if wanted is not None and not isinstance(wanted, Iterable):
+        raise InvalidArgument(f"think: expected several writes, got one {type(wanted).__name__}")
+    return tuple(wanted or ())
+
+
+def notes_of(refused: StaleRead | TransactionFailed | Contention, namespace: str) -> Notes | None:
     """Returns what the next attempt has to know, None if no further attempt can mend it."""
     if isinstance(refused, StaleRead):
         return refused.notes

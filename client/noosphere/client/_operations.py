@@ -13,6 +13,7 @@ from noosphere.v1 import types_pb2 as pb
 
 from ._arguments import INT64_MAX, checked_revision, checked_text, shown
 from ._errors import InvalidArgument
+from ._message_shapes import MessageLike, one_message_of
 from ._record import Record
 from ._values import Codec, Payload, codec_for, dump_json
 from ._wire import (
@@ -114,8 +115,19 @@ class LogAppend:
     keep: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Appends a message to the transcript of a session, in a commit or transaction on its namespace.
+
+    Attributes:
+        message: a :class:`Message`, or one in OpenAI's or Anthropic's shape.
+    """
+
+    message: MessageLike
+
+
 MergeOperation = Increment | SetUpdate | KeepMax | KeepMin | MapUpdate | LogAppend
-Operation = Put | Delete | MergeOperation
+Operation = Put | Delete | MergeOperation | Append
 
 
 def checked_key(key: str) -> str:
@@ -230,6 +242,11 @@ def lower_merge(namespace: str, operation: MergeOperation) -> ms.MergeOperation:
     return merge
 
 
+def key_of(operation: Operation) -> str:
+    """Returns the key that an operation writes; of an append, whose key the server issues, an empty one."""
+    return "" if isinstance(operation, Append) else operation.key
+
+
 def lower(namespace: str, operation: Operation) -> tuple[ms.Operation, Codec[Any], Payload | None]:
     """Returns an operation as sent, with the codec and value that a conflict about it shows.
 
@@ -245,6 +262,9 @@ def lower(namespace: str, operation: Operation) -> tuple[ms.Operation, Codec[Any
             return ms.Operation(delete=lower_delete(namespace, operation)), codec_for(None), None
         case Increment() | SetUpdate() | KeepMax() | KeepMin() | MapUpdate() | LogAppend():
             return ms.Operation(merge=lower_merge(namespace, operation)), codec_for(None), None
+        case Append():
+            message = one_message_of(operation.message, "append")
+            return ms.Operation(append=ms.AppendOperation(message=message)), codec_for(None), None
         case _:
             raise InvalidArgument(f"operations: {type(operation).__name__} is no operation")
 

@@ -23,6 +23,7 @@ from ._operations import (
     Put,
     Seen,
     checked_key,
+    key_of,
     lower,
     lower_delete,
     lower_merge,
@@ -285,7 +286,7 @@ class Space:
         ]
         attempts = [
             Attempt(
-                operation.key,
+                key_of(operation),
                 "delete" if isinstance(operation, Delete) else "put",
                 codec,
                 operation.seen if isinstance(operation, (Put, Delete)) else None,

@@ -14,9 +14,10 @@ from noosphere.consistency import Guard, ReadSet, Scalar, StaleEntry
 from noosphere.v1 import memory_service_pb2 as ms
 from noosphere.v1 import types_pb2 as pb
 
+from ._arguments import checked_text
 from ._errors import InvalidArgument
 from ._listing import PAGE_SIZE, list_records
-from ._operations import Compare, Delete, MergeOperation, Operation, Put, Seen, lower
+from ._operations import Append, Compare, Delete, MergeOperation, Operation, Put, Seen, lower
 from ._readset import Readings, checked_guards, to_guards
 from ._record import Applied, Record, to_applied
 from ._space import MergeResult, Space
@@ -219,6 +220,7 @@ class View(NamespaceView):
         self,
         *writes: Operation,
         compares: Sequence[Compare | Record[Any]] = (),
+        awaited: Sequence[str] = (),
         guard: Guards | None = None,
         request_id: str | None = None,
         timeout: float | None = None,
@@ -228,12 +230,14 @@ class View(NamespaceView):
         Args:
             writes: at most one per key; with the compares at most 64, and 256 KiB.
             compares: what else must hold: a key and its version, or a record.
+            awaited: in a session's namespace, ids of tool calls that must have ended.
             guard: what of all that was read must not have changed; None for the view's own guard.
             request_id: a UUID of your own; None uses the client's sequence.
             timeout: the deadline with all retries, in seconds.
 
         Raises:
             StaleRead: something guarded changed, appeared or vanished; nothing was written.
+            CallsPending: a call in ``awaited`` has not ended.
             UncheckableGuard: something guarded lies in another namespace, and ``allow_checked`` is not set.
             TransactionFailed: a compare or a condition did not hold; nothing was written.
             InvalidArgument: a guard covers nothing that was read, or anything is malformed.
@@ -247,6 +251,7 @@ class View(NamespaceView):
                 namespace=space.name,
                 compares=[space.compare(compare) for compare in compares],
                 operations=[lower(space.name, self._on_what_was_seen(write))[0] for write in writes],
+                awaited_calls=[checked_text(f"awaited[{index}]", name) for index, name in enumerate(awaited)],
             )
             reply: ms.CommitResponse
             reply, call_id = await space.tell(space.transport.stub.Commit, request, request_id, timeout, through)
@@ -254,7 +259,8 @@ class View(NamespaceView):
         space.acked(request, applied.revision, call_id, applied.replayed)
         results = tuple(map(to_applied, applied.results))
         for write, result in zip(writes, results, strict=True):
-            self._seen.knows(space.name, write.key, result.version)
+            if not isinstance(write, Append):
+                self._seen.knows(space.name, write.key, result.version)
         return Decision(applied.revision, results, 1, through.stale, applied.replayed, reply.head)
 
     async def put(

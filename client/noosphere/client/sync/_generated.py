@@ -15,41 +15,75 @@ from noosphere import client as aio
 from noosphere.client import (
     AckedWrite,
     AckedWritesLost,
+    Append,
     Applied,
+    Basis,
+    BasisChange,
+    Checkpoint,
     ClaimState,
+    ClosedSession,
+    Compaction,
     Compare,
     Consistency,
+    ContextPlan,
+    ControlState,
     Decision,
     Dot,
+    EndedTurn,
+    Evidence,
     Increment,
+    ItemDisposition,
     KeepMax,
     KeepMin,
+    LatePolicy,
     LogAppend,
+    Manifest,
     MapUpdate,
     MergeResult,
+    Message,
+    MessageLike,
     NamespaceState,
     NoosphereError,
+    PendingCalls,
+    Recipe,
     Reservation,
     ReservePolicy,
+    Restored,
     RetryPolicy,
+    Section,
     ServerInfo,
+    SessionHealth,
+    SessionInfo,
+    SessionSettings,
+    SessionStatus,
+    Summary,
+    ToolCallStatus,
     TransactResult,
+    Transition,
+    TransitionAction,
+    Usage,
     Written,
 )
 from noosphere.client._cache import BYTES_MAX
 from noosphere.client._claim import ClaimScope as _ClaimScope
 from noosphere.client._client import TIMEOUT_DEFAULT
+from noosphere.client._context_wire import Tool
 from noosphere.client._decide import Writes as _Writes
 from noosphere.client._listing import PAGE_SIZE
 from noosphere.client._record import MISSING, Missing
 from noosphere.client._reserve import ReserveScope as _ReserveScope
+from noosphere.client._session_contexts import SessionContexts as _SessionContexts
+from noosphere.client._session_keeping import SessionKeeping as _SessionKeeping
+from noosphere.client._session_scope import Existing
+from noosphere.client._session_scope import SessionScope as _SessionScope
 from noosphere.client._stale import MAX_TOKENS
 from noosphere.client._transport import Method
+from noosphere.client._turn import TurnScope as _TurnScope
 from noosphere.client._values import Model
 from noosphere.client._view import GuardMode, Guards
 from noosphere.client._watch import PATIENCE, SNAPSHOT_RECORDS_MAX, BatchKind
 from noosphere.client.sync._block import BlockTwin, Connection
-from noosphere.client.sync._iterate import iterate
+from noosphere.client.sync._iterate import as_it_is, iterate
 from noosphere.client.sync._portal import Portal
 from noosphere.client.sync._twin import PLAIN, TWINS, Twin, each, plain, with_twins
 from noosphere.consistency import CausalContext, Encoding, MergeType, NamespacePolicy, Scalar, StaleEntry, VersionClock
@@ -497,6 +531,93 @@ class Client(Twin[aio.Client]):
         """Returns a namespace by its full name, e.g. ``shared/launch``."""
         return Namespace(self._portal, self._inner.namespace(full_name))
 
+    def session(
+        self,
+        session_id: str | None = None,
+        *,
+        title: str = "",
+        labels: Mapping[str, str] | None = None,
+        settings: SessionSettings | None = None,
+        ephemeral: bool = False,
+        existing: Existing = "allowed",
+        timeout: float | None = None,
+    ) -> SessionScope:
+        """Opens a session for the length of a ``with`` block, or joins one that is there.
+
+        ::
+
+            with client.session("s1") as session, session.turn():
+                session.append({"role": "user", "content": question})
+
+        Leaving the block does not close the session: others may use it, and so may this agent, later. An
+        ephemeral one is closed by whoever opened it, and leaves nothing on disk, in logs or in replies.
+
+        Args:
+            session_id: its id, at most 128 bytes without a slash; None asks the server for one, as it has to be
+                for an ephemeral session that is to be opened.
+            title: for people. Title, labels and settings are those of a session that is created; one that is
+                there stays as it is.
+            labels: for filters, at most 16.
+            settings: how it behaves; None for the defaults.
+            ephemeral: leave nothing behind.
+            existing: whether it may be there: ``allowed``; ``required``, which also finds closed ones, to be read
+                and forked; ``refused``.
+            timeout: the deadline of opening and closing it with all retries, in seconds.
+
+        Returns:
+            A context manager that gives a :class:`Session`.
+        """
+        return SessionScope(
+            self._portal,
+            self._inner.session(
+                session_id,
+                title=title,
+                labels=labels,
+                settings=settings,
+                ephemeral=ephemeral,
+                existing=existing,
+                timeout=timeout,
+            ),
+        )
+
+    def sessions(
+        self,
+        *,
+        status: SessionStatus | None = None,
+        owner: str = "",
+        labels: Mapping[str, str] | None = None,
+        page_size: int = PAGE_SIZE,
+        timeout: float | None = None,
+    ) -> Iterator[SessionInfo]:
+        """Lists sessions by id, page by page; ephemeral ones are not listed.
+
+        Args:
+            status: only open, or only closed ones.
+            owner: only those that this agent opened.
+            labels: only those whose labels equal all of these.
+            page_size: sessions per call, 1 to 1,000.
+            timeout: the deadline of each page with its retries, in seconds.
+        """
+        return iterate(
+            self._portal,
+            self._inner.sessions(status=status, owner=owner, labels=labels, page_size=page_size, timeout=timeout),
+            as_it_is,
+        )
+
+    def tool_call(self, ticket: str, *, timeout: float | None = None) -> ToolCall:
+        """Returns the tool call of a ticket, to be finished by this client.
+
+        Args:
+            ticket: what ``ToolCall.ticket`` said, perhaps in another process.
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            InvalidArgument: it is damaged, or no ticket.
+            SessionNotFound: the session was purged.
+            NoosphereError: anything else, see the tree.
+        """
+        return ToolCall(self._portal, self._portal.run(self._inner.tool_call, ticket, timeout=timeout))
+
     def causal_token(self) -> str:
         """Returns how far this client has seen each namespace, as text for another agent's :meth:`observe`.
 
@@ -572,6 +693,218 @@ class Client(Twin[aio.Client]):
             timeout: the deadline with all retries, in seconds.
         """
         return self._portal.run(self._inner.call, method, request, changes=changes, timeout=timeout)
+
+
+class Context(Twin[aio.Context]):
+    """What one model call gets to see; made by ``Session.context``.
+
+    ::
+
+        context = session.context(input=question, model="gpt-4o", reserve_output=1024, guard=("plan/",))
+        reply = chat(context.openai())
+        context.commit(Append(reply), Put("plan/next", reply["content"]))
+
+    It remembers what it has shown, so that what is decided with it is only written if that still holds: goals,
+    task state and what ``guard`` names must not have changed, and a put or delete that says nothing about what it
+    expects of its key replaces what was shown of it. Own writes through the context make it no staler.
+
+    Attributes:
+        notes: what made earlier attempts of ``decide`` fail; empty (and false) at first.
+    """
+
+    __slots__ = ()
+
+    @property
+    def notes(self) -> Notes:
+        """What made earlier attempts of ``decide`` fail; empty (and false) at first."""
+        return _twin_of_notes(self._portal, self._inner.notes)
+
+    @property
+    def id(self) -> str:
+        """Its id, by which ``Session.explain`` finds it for 24 hours."""
+        return self._inner.id
+
+    @property
+    def session_id(self) -> str:
+        """The session's id."""
+        return self._inner.session_id
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """The sections in order, with their texts."""
+        return self._inner.sections
+
+    @property
+    def manifest(self) -> Manifest:
+        """What went in, what did not, and why."""
+        return self._inner.manifest
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Words of warning, e.g. ``SUMMARY_MISSING`` or ``TOKENIZER_FALLBACK``."""
+        return self._inner.warnings
+
+    @property
+    def tokens_used(self) -> int:
+        """Tokens that it takes."""
+        return self._inner.tokens_used
+
+    @property
+    def tokens_max(self) -> int:
+        """Tokens that it might take."""
+        return self._inner.tokens_max
+
+    @property
+    def utilization(self) -> float:
+        """Tokens used over tokens allowed."""
+        return self._inner.utilization
+
+    def openai(self) -> list[dict[str, Any]]:
+        """Returns the ``messages`` of a call of OpenAI's chat completions, fresh objects each time."""
+        return self._inner.openai()
+
+    def anthropic(self) -> dict[str, Any]:
+        """Returns ``system`` and ``messages`` of a call of Anthropic's messages, fresh objects each time."""
+        return self._inner.anthropic()
+
+    def openai_tools(self) -> list[dict[str, Any]]:
+        """Returns the ``tools`` that have room, in OpenAI's shape; empty if there are none."""
+        return self._inner.openai_tools()
+
+    def anthropic_tools(self) -> list[dict[str, Any]]:
+        """Returns the ``tools`` that have room, in Anthropic's shape; empty if there are none."""
+        return self._inner.anthropic_tools()
+
+    def commit(
+        self,
+        *writes: Operation,
+        awaited: Sequence[str | ToolCall] = (),
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Decision:
+        """Writes a decision at one revision, if what is guarded still is as the model saw it.
+
+        Args:
+            writes: messages to append and items to write, at most one per key; at most 64, and 256 KiB.
+            awaited: tool calls, or their ids, that must have ended.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            StaleRead: something guarded changed, appeared or vanished; nothing was written. Its ``as_message()``
+                tells the next attempt.
+            CallsPending: a call in ``awaited`` has not ended.
+            TransactionFailed: something stood in the way of a write; nothing was written.
+            SessionClosed: the session is closed.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(
+            self._inner.commit,
+            *(plain(item) for item in writes),
+            awaited=each(awaited),
+            request_id=request_id,
+            timeout=timeout,
+        )
+
+    def refresh(self, *, timeout: float | None = None) -> Notes:
+        """Compares what was shown with the present, and takes the present as shown from here on.
+
+        For those who decide on what the notes say, e.g. after an approval that took days.
+
+        Args:
+            timeout: the deadline with all retries, in seconds.
+
+        Returns:
+            What has changed of what is guarded; false if nothing has.
+        """
+        return _twin_of_notes(self._portal, self._portal.run(self._inner.refresh, timeout=timeout))
+
+    def report_usage(self, used: Sequence[str] = (), *, reply: str = "", timeout: float | None = None) -> Usage:
+        """Reports what of the context was used: that counts as an access, and feeds the session's health.
+
+        Args:
+            used: ids of manifest entries, e.g. ``item:plan/next``.
+            reply: the model's answer, by whose words use is estimated if ``used`` is empty; it is not kept.
+            timeout: the deadline with all retries, in seconds.
+
+        Returns:
+            How much of what was recalled was used.
+
+        Raises:
+            EntryNotFound: the context is not kept any more.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(self._inner.report_usage, used, reply=reply, timeout=timeout)
+
+    def token(self) -> str:
+        """Returns what was shown as text, for ``session.items.resume_view`` in this or another process.
+
+        Raises:
+            InvalidArgument: more was shown than a token holds (64 KiB).
+        """
+        return self._inner.token()
+
+
+class Control(Twin[aio.Control]):
+    """A session's control state; ``session.control``. A handle: it holds nothing.
+
+    A restore brings it back as it was, and a hand-over carries it.
+    """
+
+    __slots__ = ()
+
+    def get(self, *, timeout: float | None = None) -> ControlState:
+        """Returns the control state; its version is 0 if it was never set.
+
+        Args:
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            SessionNotFound: there is no such session any more.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(self._inner.get, timeout=timeout)
+
+    def set(
+        self,
+        *,
+        next_node: str = "",
+        pending_interrupt: str = "",
+        retries: int = 0,
+        data: Any = None,
+        expected_version: int | None = None,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Replaces the control state as a whole.
+
+        Args:
+            next_node: the next step of the agent's program.
+            pending_interrupt: what it waits for; empty for nothing.
+            retries: how often the present step was tried again.
+            data: whatever else the program needs: a JSON value or a pydantic model, at most 64 KiB.
+            expected_version: replace only this version; 0 asks that it was never set.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Returns:
+            The new version.
+
+        Raises:
+            VersionMismatch: it has another version by now.
+            SessionClosed: the session is closed.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(
+            self._inner.set,
+            next_node=next_node,
+            pending_interrupt=pending_interrupt,
+            retries=retries,
+            data=data,
+            expected_version=expected_version,
+            request_id=request_id,
+            timeout=timeout,
+        )
 
 
 class Key(Twin[aio.Key[T]], Generic[T]):
@@ -1520,6 +1853,585 @@ class ReserveScope(BlockTwin[_ReserveScope]):
         self._end(error)
 
 
+class SessionContexts(Twin[_SessionContexts]):
+    """The contexts of a session."""
+
+    __slots__ = ()
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self._inner.id
+
+    def context(
+        self,
+        *,
+        input: str = "",
+        model: str = "",
+        reserve_output: int = 0,
+        tokens: int = 0,
+        window: int = 0,
+        tokenizer: str = "",
+        system: str = "",
+        recipe: Recipe | None = None,
+        evidence: FindEvidence | Sequence[Evidence | str] = (),
+        tools: Sequence[Tool] = (),
+        subagents: Sequence[Evidence | str] = (),
+        notes: Sequence[Note] = (),
+        guard: str | Sequence[str] = (),
+        guard_transcript: bool = False,
+        fact_owners: Sequence[str] = (),
+        fact_query: str = "",
+        mode: GuardMode = "strict",
+        timeout: float | None = None,
+    ) -> Context:
+        """Assembles what one model call gets to see, within its budget.
+
+        Args:
+            input: the current input; empty if the newest message of the transcript is it. It is shown, not
+                appended.
+            model: the model, which decides tokenizer and window where they are not given.
+            reserve_output: tokens kept free for the model's answer.
+            tokens: tokens that the context may take; 0 leaves that to the window.
+            window: the model's window in tokens; 0 for that of the model, or 128,000.
+            tokenizer: the vocabulary; empty for the model's, else the session's.
+            system: instructions for the system role, beside the session's system messages.
+            recipe: what the context is made of; None for the default.
+            evidence: what the caller knows, at most 200 pieces; or a function that is asked for it once the
+                budget is split, ``evidence(query, max_tokens)``, and may be slow.
+            tools: schemas of tools, the most important first: ours, or in OpenAI's or Anthropic's shape.
+            subagents: summaries by sub-agents.
+            notes: for this attempt, e.g. why the last one was refused (``StaleRead.as_message()``); shown as data.
+            guard: keys and collections (ending in a slash) of the session that must not change before what is
+                decided is written; ``goals/`` and ``task/`` go without saying.
+            guard_transcript: let a new message of anybody make the decision stale, too.
+            fact_owners: whose facts may be recalled, e.g. ``user/42``; the first one's pinned facts are the profile.
+            fact_query: what facts and evidence are searched by; empty for the current input.
+            mode: ``warn`` writes although something guarded changed, and reports it in ``Decision.stale``.
+            timeout: the deadline of all of it, in seconds; without one each call has the default.
+
+        Raises:
+            BudgetTooSmall: instructions, input and the newest step alone are larger than the budget.
+            InvalidArgument: something is malformed; the message names field, value and limit.
+            SessionNotFound: there is no such session any more.
+            NoosphereError: anything else, see the tree.
+        """
+        call = self._portal.call()
+
+        def run_evidence(evidence_0: str, evidence_1: int) -> Sequence[Evidence | str]:
+            assert callable(evidence)
+            return evidence(evidence_0, evidence_1)
+
+        return Context(
+            self._portal,
+            call.run(
+                self._inner.context,
+                input=input,
+                model=model,
+                reserve_output=reserve_output,
+                tokens=tokens,
+                window=window,
+                tokenizer=tokenizer,
+                system=system,
+                recipe=recipe,
+                evidence=call.relay(run_evidence) if callable(evidence) else evidence,
+                tools=tools,
+                subagents=subagents,
+                notes=each(notes),
+                guard=guard,
+                guard_transcript=guard_transcript,
+                fact_owners=fact_owners,
+                fact_query=fact_query,
+                mode=mode,
+                timeout=timeout,
+            ),
+        )
+
+    def plan_context(
+        self,
+        *,
+        input: str = "",
+        model: str = "",
+        reserve_output: int = 0,
+        tokens: int = 0,
+        window: int = 0,
+        tokenizer: str = "",
+        system: str = "",
+        recipe: Recipe | None = None,
+        tools: Sequence[Tool] = (),
+        timeout: float | None = None,
+    ) -> ContextPlan:
+        """Splits the budget of a context and tells what each section may hold.
+
+        The arguments are those of :meth:`context`, which asks by itself if ``evidence`` is a function.
+        """
+        return self._portal.run(
+            self._inner.plan_context,
+            input=input,
+            model=model,
+            reserve_output=reserve_output,
+            tokens=tokens,
+            window=window,
+            tokenizer=tokenizer,
+            system=system,
+            recipe=recipe,
+            tools=tools,
+            timeout=timeout,
+        )
+
+    def decide(
+        self,
+        think: ThinkInContext,
+        *,
+        input: str = "",
+        model: str = "",
+        reserve_output: int = 0,
+        tokens: int = 0,
+        window: int = 0,
+        tokenizer: str = "",
+        system: str = "",
+        recipe: Recipe | None = None,
+        evidence: FindEvidence | Sequence[Evidence | str] = (),
+        tools: Sequence[Tool] = (),
+        subagents: Sequence[Evidence | str] = (),
+        notes: Sequence[Note] = (),
+        guard: str | Sequence[str] = (),
+        guard_transcript: bool = False,
+        fact_owners: Sequence[str] = (),
+        fact_query: str = "",
+        mode: GuardMode = "strict",
+        awaited: Sequence[str | ToolCall] = (),
+        attempts: int = 3,
+        timeout: float | None = None,
+    ) -> Decision:
+        """Assembles a context, lets ``think`` decide, and writes the decision only if its grounds still hold.
+
+        ::
+
+            def think(context: Context) -> Sequence[Operation]:
+                return [Append(chat(context.openai()))]
+
+            session.decide(think, model="gpt-4o", reserve_output=1024, guard=("plan/",))
+
+        If something guarded changed meanwhile, or a write met a conflict, ``think`` is asked again with a fresh
+        context, in which the reasons stand as a note; they are its ``notes``, too.
+
+        Args:
+            think: called with a :class:`Context`; returns the writes, none to write nothing.
+            input: as for :meth:`context`, and so are all up to ``mode``.
+            model: see there.
+            reserve_output: see there.
+            tokens: see there.
+            window: see there.
+            tokenizer: see there.
+            system: see there.
+            recipe: see there.
+            evidence: see there; a function is asked anew for each attempt.
+            tools: see there.
+            subagents: see there.
+            notes: see there; for each attempt.
+            guard: see there.
+            guard_transcript: see there.
+            fact_owners: see there.
+            fact_query: see there.
+            mode: see there.
+            awaited: tool calls, or their ids, that must have ended.
+            attempts: how often to think at most.
+            timeout: a limit for all of it, ``think`` included, in seconds; None sets no limit beyond the
+                default deadline of each call.
+
+        Returns:
+            The decision as written; without writes its revision is 0.
+
+        Raises:
+            StaleRead: what was shown in the last attempt changed too.
+            TransactionFailed: the last attempt met a conflict, or a write can never succeed.
+            Contention: the server could not decide the last attempt.
+            CallsPending: a call in ``awaited`` has not ended.
+            BudgetTooSmall: as for :meth:`context`.
+            DeadlineExceeded: ``timeout`` passed; ``outcome`` says whether a write was under way.
+            NoosphereError: anything else, see the tree.
+        """
+        call = self._portal.call()
+
+        def run_think(think_0: aio.Context) -> _Writes:
+            made = think(Context(self._portal, think_0))
+            wanted: _Writes = each(made)
+            return wanted
+
+        def run_evidence(evidence_0: str, evidence_1: int) -> Sequence[Evidence | str]:
+            assert callable(evidence)
+            return evidence(evidence_0, evidence_1)
+
+        found: Decision = call.run(
+            self._inner.decide,
+            call.relay(run_think),
+            input=input,
+            model=model,
+            reserve_output=reserve_output,
+            tokens=tokens,
+            window=window,
+            tokenizer=tokenizer,
+            system=system,
+            recipe=recipe,
+            evidence=call.relay(run_evidence) if callable(evidence) else evidence,
+            tools=tools,
+            subagents=subagents,
+            notes=each(notes),
+            guard=guard,
+            guard_transcript=guard_transcript,
+            fact_owners=fact_owners,
+            fact_query=fact_query,
+            mode=mode,
+            awaited=each(awaited),
+            attempts=attempts,
+            timeout=timeout,
+        )
+        return found
+
+    def explain(self, context_id: str = "", *, timeout: float | None = None) -> Manifest:
+        """Returns the manifest of a context: what went in, what did not, and why.
+
+        Args:
+            context_id: the context's id; empty for the session's newest one.
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            EntryNotFound: there is none, or it is not kept any more (24 hours).
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(self._inner.explain, context_id, timeout=timeout)
+
+
+class SessionScope(BlockTwin[_SessionScope]):
+    """The ``with`` block of a session; made by ``Client.session``, for one use."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Session:
+        """Opens the session.
+
+        Raises:
+            SessionExists: it is there, and must not be.
+            SessionNotFound: it is not there, and has to be.
+            SessionClosed: it is closed.
+        """
+        return Session(self._portal, self._begin())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leaves the session open for others, unless it is ephemeral: then it is gone."""
+        self._end(error)
+
+
+class ToolCall(Twin[aio.ToolCall]):
+    """One call of a tool, as one request found it. Immutable: what finishes it returns it anew.
+
+    ::
+
+        call = session.start_tool("search", {"q": "prices"}, based_on=("goals/main",), late="park")
+        ...  # elsewhere, with call.ticket
+        done = (client.tool_call(ticket)).finish(result, keep=("items[*].price",))
+        if done.status == "parked":
+            print([(change.key, change.actor) for change in done.changes])
+    """
+
+    __slots__ = ()
+
+    @property
+    def session_id(self) -> str:
+        """The session's id."""
+        return self._inner.session_id
+
+    @property
+    def call_id(self) -> str:
+        """The call's id, unique in the session."""
+        return self._inner.call_id
+
+    @property
+    def ticket(self) -> str:
+        """With this text any process may finish this attempt at the call."""
+        return self._inner.ticket
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        return self._inner.name
+
+    @property
+    def arguments(self) -> str:
+        """The arguments as JSON text, as they were given."""
+        return self._inner.arguments
+
+    @property
+    def args(self) -> Any:
+        """The arguments as a JSON value, a fresh object each time.
+
+        Raises:
+            ValueMismatch: they are not JSON, which models do write at times.
+        """
+        return self._inner.args
+
+    @property
+    def status(self) -> ToolCallStatus:
+        """Where it stands: ``pending``, ``done``, ``failed``, ``parked`` or ``rejected``."""
+        return self._inner.status
+
+    @property
+    def author(self) -> str:
+        """The agent that started it."""
+        return self._inner.author
+
+    @property
+    def turn(self) -> int:
+        """The turn in which it was started; 0 outside any."""
+        return self._inner.turn
+
+    @property
+    def started_at(self) -> datetime:
+        """Store time of the start."""
+        return self._inner.started_at
+
+    @property
+    def finished_at(self) -> datetime | None:
+        """Store time of the end; None while it is pending."""
+        return self._inner.finished_at
+
+    @property
+    def deadline(self) -> datetime | None:
+        """From then on a result is late, whatever its basis; None for never."""
+        return self._inner.deadline
+
+    @property
+    def based_on(self) -> tuple[Basis, ...]:
+        """What it is based on."""
+        return self._inner.based_on
+
+    @property
+    def late(self) -> LatePolicy:
+        """What happens to a late result."""
+        return self._inner.late
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt may finish it, from 1."""
+        return self._inner.attempt
+
+    @property
+    def side_effects(self) -> bool:
+        """Whether the tool is declared to change the world."""
+        return self._inner.side_effects
+
+    @property
+    def changes(self) -> tuple[BasisChange, ...]:
+        """What of its basis had changed when the result came; as long as nothing is decided, what has by now."""
+        return self._inner.changes
+
+    @property
+    def overdue(self) -> bool:
+        """Whether the result came after the deadline."""
+        return self._inner.overdue
+
+    @property
+    def content(self) -> str:
+        """The result as it entered working memory, or why the call failed."""
+        return self._inner.content
+
+    @property
+    def compaction(self) -> Compaction:
+        """How the result was made smaller; empty if there is none yet."""
+        return self._inner.compaction
+
+    @property
+    def tokens(self) -> int:
+        """Size of the content in the session's tokenizer."""
+        return self._inner.tokens
+
+    @property
+    def raw_bytes(self) -> int:
+        """Size of the result as it arrived, in bytes."""
+        return self._inner.raw_bytes
+
+    @property
+    def key(self) -> str:
+        """Its key in the session's namespace; a call started later has a greater one."""
+        return self._inner.key
+
+    @property
+    def message(self) -> Message | None:
+        """The message that finishing it has appended; None if none was asked for."""
+        return self._inner.message
+
+    @property
+    def started(self) -> bool:
+        """Whether the request that returned this started it; False for a call that was known."""
+        return self._inner.started
+
+    @property
+    def replayed(self) -> bool:
+        """Whether an earlier, remembered execution of the request is being reported."""
+        return self._inner.replayed
+
+    def refresh(self, *, timeout: float | None = None) -> ToolCall:
+        """Reads the call again.
+
+        Args:
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            NoosphereError: see the tree.
+        """
+        return ToolCall(self._portal, self._portal.run(self._inner.refresh, timeout=timeout))
+
+    def finish(
+        self,
+        result: Any,
+        *,
+        keep: Sequence[str] = (),
+        append_message: bool = False,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> ToolCall:
+        """Brings the result, exactly once.
+
+        Whether it is applied depends on what the call is based on, see ``late`` of ``Session.start_tool``: look
+        at the ``status`` and ``changes`` of what is returned. A result that is larger than the session's limit is
+        kept whole and enters working memory made smaller.
+
+        Args:
+            result: a text, a JSON value, bytes or a pydantic model, at most 8 MiB. A large one travels in pieces.
+            keep: paths of the fields to keep of a JSON result that is too large, e.g. ``items[*].price``.
+            append_message: also append the result to the transcript, as a tool's message.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline of all of it, in seconds.
+
+        Returns:
+            The call as it stands now.
+
+        Raises:
+            ToolResultSuperseded: it has a result, or is at another attempt; nothing was written.
+            SessionClosed: the session was closed, and the call failed by that.
+            ValueTooLarge: the result is too large.
+            NoosphereError: anything else, see the tree.
+        """
+        return ToolCall(
+            self._portal,
+            self._portal.run(
+                self._inner.finish,
+                result,
+                keep=keep,
+                append_message=append_message,
+                request_id=request_id,
+                timeout=timeout,
+            ),
+        )
+
+    def fail(
+        self, why: str, *, append_message: bool = False, request_id: str | None = None, timeout: float | None = None
+    ) -> ToolCall:
+        """Says that the tool has failed, or that the call is given up.
+
+        Args:
+            why: why, for the agent that waits for the result.
+            append_message: also append that to the transcript, as a tool's message.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Returns:
+            The call as it stands now.
+
+        Raises:
+            ToolResultSuperseded: it has a result, or is at another attempt; nothing was written.
+            NoosphereError: anything else, see the tree.
+        """
+        return ToolCall(
+            self._portal,
+            self._portal.run(
+                self._inner.fail, why, append_message=append_message, request_id=request_id, timeout=timeout
+            ),
+        )
+
+    def accept(self, *, request_id: str | None = None, timeout: float | None = None) -> ToolCall:
+        """Applies a parked result after all.
+
+        Args:
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            NotParked: no result waits for a review.
+            NoosphereError: anything else, see the tree.
+        """
+        return ToolCall(self._portal, self._portal.run(self._inner.accept, request_id=request_id, timeout=timeout))
+
+    def reject(self, *, request_id: str | None = None, timeout: float | None = None) -> ToolCall:
+        """Refuses a parked result, which stays readable as it arrived; see :meth:`accept`."""
+        return ToolCall(self._portal, self._portal.run(self._inner.reject, request_id=request_id, timeout=timeout))
+
+    def raw(self, *, timeout: float | None = None) -> bytes:
+        """Returns the result as it arrived.
+
+        Args:
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            EntryNotFound: there is none.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(self._inner.raw, timeout=timeout)
+
+
+class Turn(Twin[aio.Turn]):
+    """A turn that this agent has begun.
+
+    Attributes:
+        number: the turn's number, from 1.
+    """
+
+    __slots__ = ()
+
+    @property
+    def number(self) -> int:
+        """The turn's number, from 1."""
+        return self._inner.number
+
+    @property
+    def ended(self) -> EndedTurn | None:
+        """What its end has brought about: the checkpoint, and what the controller decided; None before."""
+        return self._inner.ended
+
+    def end(self, *, request_id: str | None = None, timeout: float | None = None) -> EndedTurn:
+        """Ends the turn, as leaving its block does. Ending it again changes nothing.
+
+        Args:
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            TurnNotOpen: somebody else has ended it.
+            SessionClosed: the session is closed.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(self._inner.end, request_id=request_id, timeout=timeout)
+
+
+class TurnScope(BlockTwin[_TurnScope]):
+    """The ``with`` block of a turn; made by ``Session.turn``, for one use."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Turn:
+        """Begins the turn."""
+        return Turn(self._portal, self._begin())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Ends the turn, unless it has ended or its session was closed in the block."""
+        self._end(error)
+
+
 class NamespaceView(Twin[aio.NamespaceView]):
     """The reads of one namespace in a view. Each is linearizable, and recorded; they may run side by side."""
 
@@ -1638,6 +2550,190 @@ class Watch(BlockTwin[aio.Watch[T]], Generic[T]):
         return _twin_of_watch_batch(self._portal, self._advance())
 
 
+class SessionKeeping(SessionContexts):
+    """What keeps a session."""
+
+    __slots__ = ()
+    _inner: _SessionKeeping
+
+    def checkpoint(self, name: str = "", *, request_id: str | None = None, timeout: float | None = None) -> Checkpoint:
+        """Makes a savepoint of the whole session: items, control state, position in the transcript, summary.
+
+        Args:
+            name: for people, at most 128 bytes.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            SessionClosed: the session is closed.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(self._inner.checkpoint, name, request_id=request_id, timeout=timeout)
+
+    def checkpoints(self, *, page_size: int = PAGE_SIZE, timeout: float | None = None) -> Iterator[Checkpoint]:
+        """Lists savepoints, the newest first, page by page.
+
+        Args:
+            page_size: savepoints per call, 1 to 1,000.
+            timeout: the deadline of each page with its retries, in seconds.
+        """
+        return iterate(self._portal, self._inner.checkpoints(page_size=page_size, timeout=timeout), as_it_is)
+
+    def restore(
+        self, checkpoint: Checkpoint | str, *, request_id: str | None = None, timeout: float | None = None
+    ) -> Restored:
+        """Goes back to a savepoint in one commit. What came after it stays readable, as a branch of its own.
+
+        Args:
+            checkpoint: the savepoint, or its id.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            EntryNotFound: there is no such savepoint any more.
+            SessionClosed: the session is closed; fork it.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(self._inner.restore, checkpoint, request_id=request_id, timeout=timeout)
+
+    def summarize(self, *, request_id: str | None = None, timeout: float | None = None) -> Summary | None:
+        """Makes a summary of what has left the window now, instead of leaving that to the background.
+
+        Args:
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds; a summary by a model may take long.
+
+        Returns:
+            The newest summary; None if nothing has left the window.
+
+        Raises:
+            SessionClosed: the session is closed.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(self._inner.summarize, request_id=request_id, timeout=timeout)
+
+    def run_transitions(
+        self,
+        *keys: str,
+        dry_run: bool = False,
+        instruction: TransitionAction | None = None,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> tuple[Transition, ...]:
+        """Runs the controller, which decides what leaves working memory, or tells what it would do.
+
+        Args:
+            keys: only these items; none for all.
+            dry_run: only tell.
+            instruction: do this with ``keys``, whatever the rules say; pinned items, open goals and what pending
+                calls need stay.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Returns:
+            One decision per item, by key.
+
+        Raises:
+            SessionClosed: the session is closed.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(
+            self._inner.run_transitions,
+            *keys,
+            dry_run=dry_run,
+            instruction=instruction,
+            request_id=request_id,
+            timeout=timeout,
+        )
+
+    def transitions(self, *, page_size: int = PAGE_SIZE, timeout: float | None = None) -> Iterator[Transition]:
+        """Lists the controller's decisions that changed something, the newest first, page by page.
+
+        Args:
+            page_size: decisions per call, 1 to 1,000.
+            timeout: the deadline of each page with its retries, in seconds.
+        """
+        return iterate(self._portal, self._inner.transitions(page_size=page_size, timeout=timeout), as_it_is)
+
+    def health(self, *, timeout: float | None = None) -> SessionHealth:
+        """Tells how the session fares, in figures and in words.
+
+        Args:
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            SessionNotFound: it was purged.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(self._inner.health, timeout=timeout)
+
+    def handoff(self, to: str, note: str = "", *, request_id: str | None = None, timeout: float | None = None) -> str:
+        """Hands the session to another agent.
+
+        The grant is recorded in the session. The text that is returned carries the grant's id, the control state,
+        the note and what this client has seen; the other agent passes it to ``Client.observe``, and
+        :func:`read_handoff` tells what is in it. It authorises nothing by itself.
+
+        Args:
+            to: the agent that takes over.
+            note: what it should know, at most 4 KiB.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Returns:
+            One text, a JSON object.
+
+        Raises:
+            AckedWritesLost: something that this client has seen did not survive.
+            SessionClosed: the session is closed.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(self._inner.handoff, to, note, request_id=request_id, timeout=timeout)
+
+    def close(
+        self,
+        *,
+        items: ItemDisposition = "archive",
+        pending_calls: PendingCalls = "fail",
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> ClosedSession:
+        """Closes the session: it can be read and forked from then on, until it is purged. An ephemeral one is gone.
+
+        Closing it again changes nothing: what was decided first stays.
+
+        Args:
+            items: what becomes of its items; an ephemeral session drops them, whatever this says.
+            pending_calls: what becomes of its pending tool calls.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            CallsPending: calls are pending, and ``pending_calls`` is ``refuse``.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(
+            self._inner.close, items=items, pending_calls=pending_calls, request_id=request_id, timeout=timeout
+        )
+
+    def purge(self, *, request_id: str | None = None, timeout: float | None = None) -> int:
+        """Removes a closed session and everything in it; purging again changes nothing.
+
+        Args:
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Returns:
+            How many records were removed.
+
+        Raises:
+            SessionOpen: it is in use: close it first.
+            ChildrenOpen: a fork still reads its messages.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(self._inner.purge, request_id=request_id, timeout=timeout)
+
+
 class View(NamespaceView, BlockTwin[aio.View]):
     """What somebody reads before deciding, and the way to write the decision; made by ``Namespace.reading``.
 
@@ -1686,6 +2782,7 @@ class View(NamespaceView, BlockTwin[aio.View]):
         self,
         *writes: Operation,
         compares: Sequence[Compare | Record[Any]] = (),
+        awaited: Sequence[str] = (),
         guard: Guards | None = None,
         request_id: str | None = None,
         timeout: float | None = None,
@@ -1695,12 +2792,14 @@ class View(NamespaceView, BlockTwin[aio.View]):
         Args:
             writes: at most one per key; with the compares at most 64, and 256 KiB.
             compares: what else must hold: a key and its version, or a record.
+            awaited: in a session's namespace, ids of tool calls that must have ended.
             guard: what of all that was read must not have changed; None for the view's own guard.
             request_id: a UUID of your own; None uses the client's sequence.
             timeout: the deadline with all retries, in seconds.
 
         Raises:
             StaleRead: something guarded changed, appeared or vanished; nothing was written.
+            CallsPending: a call in ``awaited`` has not ended.
             UncheckableGuard: something guarded lies in another namespace, and ``allow_checked`` is not set.
             TransactionFailed: a compare or a condition did not hold; nothing was written.
             InvalidArgument: a guard covers nothing that was read, or anything is malformed.
@@ -1710,6 +2809,7 @@ class View(NamespaceView, BlockTwin[aio.View]):
             self._inner.commit,
             *(plain(item) for item in writes),
             compares=each(compares),
+            awaited=awaited,
             guard=guard,
             request_id=request_id,
             timeout=timeout,
@@ -1821,6 +2921,305 @@ class View(NamespaceView, BlockTwin[aio.View]):
             InvalidArgument: more was read than a token holds (64 KiB).
         """
         return self._inner.token()
+
+
+class Session(SessionKeeping):
+    """A session of one agent's client; made by ``Client.session``. A handle: it holds no messages and no items.
+
+    ::
+
+        with client.session("s1") as session, session.turn():
+            session.append({"role": "user", "content": question})
+            context = session.context(model="gpt-4o", reserve_output=1024)
+            context.commit(Append(chat(context.openai())))
+    """
+
+    __slots__ = ()
+    _inner: aio.Session
+
+    @property
+    def opened(self) -> SessionInfo:
+        """The session as it was when this handle was made; :meth:`info` reads it anew."""
+        return self._inner.opened
+
+    @property
+    def created(self) -> bool:
+        """Whether the session was created for this handle; False if it was there."""
+        return self._inner.created
+
+    @property
+    def items(self) -> Namespace:
+        """Its working memory: the namespace ``sessions/<id>``, with everything that a namespace offers.
+
+        What lies below ``_session/`` there is the transcript, the tool calls and so on, as records that can be
+        read and watched.
+        """
+        return Namespace(self._portal, self._inner.items)
+
+    @property
+    def control(self) -> Control:
+        """Where the agent's program stands."""
+        return Control(self._portal, self._inner.control)
+
+    @overload
+    def goal(self, name: str = "main") -> Key[Any]: ...
+    @overload
+    def goal(self, name: str = "main", *, model: Model[T]) -> Key[T]: ...
+    def goal(self, name: str = "main", *, model: Model[Any] | None = None) -> Key[Any]:
+        """Returns the key of a goal, ``goals/<name>``; see ``Namespace.key``.
+
+        A goal is open until its attribute ``status`` is ``done`` or ``closed``. Tool calls are based on the open
+        ones, contexts guard them, and the controller leaves them alone.
+        """
+        inner: Any = self._inner
+        return Key(self._portal, inner.goal(name, model=model))
+
+    def info(self, *, timeout: float | None = None) -> SessionInfo:
+        """Returns settings, status and position of the session as they are now.
+
+        Args:
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            SessionNotFound: it was purged.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(self._inner.info, timeout=timeout)
+
+    def update(
+        self,
+        *,
+        title: str | None = None,
+        set_labels: Mapping[str, str] | None = None,
+        remove_labels: Sequence[str] = (),
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> SessionInfo:
+        """Changes title and labels; that disturbs no running turn and no decision.
+
+        Args:
+            title: the new title; None leaves it.
+            set_labels: labels to set.
+            remove_labels: labels to remove.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            SessionClosed: the session is closed.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(
+            self._inner.update,
+            title=title,
+            set_labels=set_labels,
+            remove_labels=remove_labels,
+            request_id=request_id,
+            timeout=timeout,
+        )
+
+    def append(
+        self,
+        *messages: MessageLike,
+        expected_last: str | None = None,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> tuple[Message, ...]:
+        """Appends messages to the transcript in one commit, in their order.
+
+        Args:
+            messages: 1 to 16, at most 256 KiB together: :class:`Message`, or in OpenAI's or Anthropic's shape. A
+                message with an id of its own is appended once, however often that is tried.
+            expected_last: refuse unless this is the newest message's id; empty asks for an empty transcript.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Returns:
+            The messages as stored.
+
+        Raises:
+            TranscriptMoved: ``expected_last`` is not the newest message any more.
+            TurnNotOpen: a message names a turn that is not open.
+            SessionClosed: the session is closed.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(
+            self._inner.append, *messages, expected_last=expected_last, request_id=request_id, timeout=timeout
+        )
+
+    def messages(
+        self,
+        *,
+        reverse: bool = False,
+        branch: int | None = None,
+        turn: int | None = None,
+        page_size: int = PAGE_SIZE,
+        timeout: float | None = None,
+    ) -> Iterator[Message]:
+        """Lists the transcript page by page, the oldest message first.
+
+        Args:
+            reverse: the newest first.
+            branch: another branch than the present one, e.g. one that a restore has left.
+            turn: only messages of this turn.
+            page_size: messages per call, 1 to 1,000.
+            timeout: the deadline of each page with its retries, in seconds.
+        """
+        return iterate(
+            self._portal,
+            self._inner.messages(reverse=reverse, branch=branch, turn=turn, page_size=page_size, timeout=timeout),
+            as_it_is,
+        )
+
+    def retract(self, message_id: str, *, request_id: str | None = None, timeout: float | None = None) -> Message:
+        """Takes a message's content back; a mark of it stays in its place.
+
+        Args:
+            message_id: the message's id.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Returns:
+            What is left of it.
+
+        Raises:
+            EntryNotFound: there is no such message.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(self._inner.retract, message_id, request_id=request_id, timeout=timeout)
+
+    def turn(self, *, timeout: float | None = None) -> TurnScope:
+        """Begins a turn for the length of a ``with`` block, whose end ends it.
+
+        What this agent appends in it belongs to the turn. A turn holds any number of steps; other agents may
+        have turns of their own open.
+
+        Args:
+            timeout: the deadline of each call with its retries, in seconds.
+
+        Returns:
+            A context manager that gives a :class:`Turn`.
+        """
+        return TurnScope(self._portal, self._inner.turn(timeout=timeout))
+
+    def begin_turn(self, *, request_id: str | None = None, timeout: float | None = None) -> Turn:
+        """Begins a turn that no block ends: :meth:`Turn.end` does.
+
+        Args:
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            LimitExceeded: too many turns are open.
+            SessionClosed: the session is closed.
+            NoosphereError: anything else, see the tree.
+        """
+        return Turn(self._portal, self._portal.run(self._inner.begin_turn, request_id=request_id, timeout=timeout))
+
+    def start_tool(
+        self,
+        name: str,
+        args: Any = None,
+        *,
+        call_id: str = "",
+        based_on: Sequence[str] = (),
+        late: LatePolicy = "apply_flagged",
+        deadline: timedelta | float | None = None,
+        side_effects: bool = False,
+        retry: bool = False,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> ToolCall:
+        """Records a tool call as pending; its ``ticket`` lets any process finish it, once.
+
+        Args:
+            name: the tool's name.
+            args: its arguments: a JSON value or a pydantic model, or JSON text as a model wrote it; at most 16 KiB.
+            call_id: the call's id, as the model named it; empty asks the server for one. A known id returns the
+                earlier call.
+            based_on: keys of the session that it is based on, at most 32; empty for the open goals.
+            late: what happens to the result if what it is based on has changed by then, or the deadline passed.
+            deadline: how long the call may take, in seconds or as a span; None for ever.
+            side_effects: declares that the tool changes the world.
+            retry: start a known, unfinished call again; results of earlier attempts are refused from then on.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            SessionClosed: the session is closed.
+            LimitExceeded: too many calls are pending.
+            NoosphereError: anything else, see the tree.
+        """
+        return ToolCall(
+            self._portal,
+            self._portal.run(
+                self._inner.start_tool,
+                name,
+                args,
+                call_id=call_id,
+                based_on=based_on,
+                late=late,
+                deadline=deadline,
+                side_effects=side_effects,
+                retry=retry,
+                request_id=request_id,
+                timeout=timeout,
+            ),
+        )
+
+    def tool_calls(
+        self,
+        *,
+        status: ToolCallStatus | None = None,
+        reverse: bool = False,
+        page_size: int = PAGE_SIZE,
+        timeout: float | None = None,
+    ) -> Iterator[ToolCall]:
+        """Lists tool calls in the order in which they were started, page by page.
+
+        Args:
+            status: only calls that stand there.
+            reverse: the newest first.
+            page_size: calls per call of the server, 1 to 1,000.
+            timeout: the deadline of each page with its retries, in seconds.
+        """
+        return iterate(
+            self._portal,
+            self._inner.tool_calls(status=status, reverse=reverse, page_size=page_size, timeout=timeout),
+            ToolCall,
+        )
+
+    def fork(
+        self,
+        session_id: str = "",
+        *,
+        checkpoint: Checkpoint | str = "",
+        title: str = "",
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Session:
+        """Opens a new session that begins with this one's items, summary and window.
+
+        Args:
+            session_id: the new session's id; empty asks the server for one.
+            checkpoint: begin as this savepoint, or the one of this id, instead of as it is now.
+            title: the new session's title.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Returns:
+            The new session; it stays open.
+
+        Raises:
+            EntryNotFound: there is no such savepoint any more.
+            SessionExists: there is a session of the new id.
+            NoosphereError: anything else, see the tree.
+        """
+        return Session(
+            self._portal,
+            self._portal.run(
+                self._inner.fork, session_id, checkpoint=checkpoint, title=title, request_id=request_id, timeout=timeout
+            ),
+        )
 
 
 class ChangeEvent(NamedTuple, Generic[T]):
@@ -2034,12 +3433,15 @@ else:
     PreconditionRequired = aio.PreconditionRequired
     SiblingConflict = aio.SiblingConflict
 
+FindEvidence = Callable[[str, int], Sequence[Evidence | str]]
+Note = str | Mapping[str, Any] | Notes
 Seen = Record[Any] | CausalContext
 MergeOperation = Increment | SetUpdate | KeepMax | KeepMin | MapUpdate | LogAppend
 Change = Callable[[T | None, Conflict[T] | None], T]
-Operation = Put | Delete | MergeOperation
+Operation = Put | Delete | MergeOperation | Append
 Writes = Iterable[Operation] | None
 Think = Callable[[View], Writes]
+ThinkInContext = Callable[[Context], Writes]
 
 
 def connect(
@@ -2160,13 +3562,22 @@ TWINS.update(
         aio.Claim: Claim,
         _ClaimScope: ClaimScope,
         aio.Client: Client,
+        aio.Context: Context,
+        aio.Control: Control,
         aio.Key: Key,
         aio.Namespace: Namespace,
         aio.Record: Record,
         _ReserveScope: ReserveScope,
+        _SessionContexts: SessionContexts,
+        _SessionScope: SessionScope,
+        aio.ToolCall: ToolCall,
+        aio.Turn: Turn,
+        _TurnScope: TurnScope,
         aio.NamespaceView: NamespaceView,
         aio.Watch: Watch,
+        _SessionKeeping: SessionKeeping,
         aio.View: View,
+        aio.Session: Session,
         aio.HistoryEntry: _twin_of_history_entry,
         aio.PendingConflict: _twin_of_pending_conflict,
         aio.Resubmitted: _twin_of_resubmitted,
