@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 
 import pytest
@@ -14,6 +14,7 @@ import noosphere.testing
 from noosphere.client import (
     AckedWritesLost,
     Client,
+    Compare,
     Conflict,
     ConflictPolicy,
     FutureRevision,
@@ -25,6 +26,7 @@ from noosphere.client import (
     Put,
     Record,
     StaleRead,
+    TransactionFailed,
     View,
     new_request_id,
 )
@@ -297,6 +299,81 @@ async def test_a_decision_whose_grounds_survived_is(server: noosphere.testing.Se
         await b.shared("launch").put("goal", "theirs", blind=True)
         (result,) = await a.resubmit(loss)
         assert isinstance(result.error, StaleRead)
+
+
+async def _commit(view: View) -> None:
+    await view.commit(Put("step", 1, blind=True))
+
+
+async def _put(view: View) -> None:
+    await view.put("step", 1)
+
+
+async def _delete(view: View) -> None:
+    await view.delete("old", blind=True)
+
+
+async def _apply(view: View) -> None:
+    await view.apply(Increment("count"))
+
+
+@pytest.mark.parametrize("changed", [False, True], ids=["grounds survived", "grounds changed"])
+@pytest.mark.parametrize("write", [_commit, _put, _delete, _apply], ids=lambda write: write.__name__.strip("_"))
+async def test_what_was_written_through_a_view_is_written_again_on_its_grounds_only(
+    server: noosphere.testing.Server, write: Callable[[View], Awaitable[None]], changed: bool
+) -> None:
+    async with server.client("a") as a, server.client("b") as b:
+        space = a.shared("launch")
+        await space.put("goal", "north")
+        await space.put("old", 1)
+        async with space.reading(guard="goal") as view:
+            await view.get("goal")
+            await write(view)
+        written = await contents(space)
+        await server.faults.fail_over(lose=1)
+        survived = await contents(space)
+        loss = await told(space)
+        if changed:
+            await b.shared("launch").put("goal", "south", blind=True)
+        (result,) = await a.resubmit(loss)
+        if changed:
+            assert isinstance(result.error, StaleRead)
+            assert await contents(space) == {**survived, "goal": "south"}
+        else:
+            assert result.error is None
+            assert await contents(space) == written
+
+
+async def test_a_decision_is_not_written_again_over_somebody_elses_work(server: noosphere.testing.Server) -> None:
+    async with server.client("a") as a, server.client("b") as b:
+        space = a.shared("launch")
+        await space.put("goal", "north")
+        async with space.reading(guard="goal") as view:
+            await view.get("goal")
+            await _commit(view)
+        await server.faults.fail_over(lose=1)
+        loss = await told(space)
+        await b.shared("launch").put("step", "theirs")
+        (result,) = await a.resubmit(loss)
+        assert isinstance(result.error, Conflict)
+        assert await contents(space) == {"goal": "north", "step": "theirs"}
+
+
+async def test_what_was_compared_has_to_hold_again(server: noosphere.testing.Server) -> None:
+    async with server.client("a") as a, server.client("b") as b:
+        space = a.shared("launch")
+        goal = await space.put("goal", "north")
+        other = await space.put("other", 1)
+        first = await space.transact([goal], [Put("step/1", 1)])
+        await space.transact([Compare("step/1", first.revision)], [Put("step/2", 1)])
+        await space.transact([other], [Put("step/3", 1)])
+        await server.faults.fail_over(lose=3)
+        loss = await told(space)
+        await b.shared("launch").put("other", 2, blind=True)
+        results = {result.write.key: result for result in await a.resubmit(loss)}
+        assert [results[key].error for key in ("step/1", "step/2")] == [None, None]
+        assert isinstance(results["step/3"].error, TransactionFailed)
+        assert set(await contents(space)) == {"goal", "other", "step/1", "step/2"}
 
 
 async def test_a_lost_reply_of_a_resubmission_counts_once(server: noosphere.testing.Server) -> None:

@@ -313,13 +313,15 @@ async def test_a_decision_is_made_again_on_the_same_grounds(server: ScriptedServ
         await view.commit(Put("next", 1))
     lost = await loss(client, server)
     assert [(write.key, write.value) for write in lost.own_writes] == [("next", 1)]
+    server.script("BatchGet", present(pb.Record(key="next")))
     (result,) = await client.resubmit(lost)
     assert result.error is not None
     assert result.error.reason == "STALE_READ_SET"
     first, again = server.requests["Commit"]
     assert again.call.read_set_token == first.call.read_set_token == token
     assert again.call.guards == first.call.guards
-    assert again.operations == first.operations
+    assert again.operations[0].put.value == first.operations[0].put.value
+    assert again.operations[0].put.precondition.context.prefix == CUT
     assert again.call.request_id != first.call.request_id
 
 

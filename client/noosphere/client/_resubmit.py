@@ -1,21 +1,22 @@
 """Writes again what was acknowledged and lost: each call at most once, and nothing over somebody else's work.
 
 A call is written again as one transaction, on the condition that each of its keys is still as the loss has left
-it: no newer value and no newer tombstone than the last revision that survived. A decision that was committed
-against what was read is committed again against the same, so it is refused if its grounds have changed or died
-with it. Merge operations apply to whatever is there, as ever.
+it: no newer value and no newer tombstone than the last revision that survived. Compares have to hold again. What
+was written against what had been read is committed again against the same, so it is refused if its grounds have
+changed or died with it. Merge operations apply to whatever is there, as ever.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from noosphere.consistency import CausalContext
 from noosphere.v1 import memory_service_pb2 as ms
 from noosphere.v1 import types_pb2 as pb
 
-from ._acked import AckedCommit, AckedWrite, Again
+from ._acked import AckedCommit, AckedWrite, Again, Part
 from ._errors import AckedWritesLost, DeadlineExceeded, NoosphereError, NotKept, TransactionFailed
 from ._record import Applied, to_applied
 from ._refused import Attempt
@@ -97,25 +98,45 @@ class _Call:
             return self._all(0, error)
 
     async def _request(self, timeout: float | None) -> ms.TransactRequest | ms.CommitRequest:
-        original = self._commit.request
+        original, parts = self._commit.request, self._commit.parts
+        keys = [part.key for part in parts]
+        records = await self._space.read_many(JSON, keys, timeout)
+        operations = [
+            operation
+            for part, record in zip(parts, records, strict=True)
+            if (operation := self._conditioned(part, record.version or 0)) is not None
+        ]
+        compares = list(self._compares(set(keys)))
+        if not original.call.read_set_token:
+            return ms.TransactRequest(namespace=self._space.name, compares=compares, operations=operations)
+        request = ms.CommitRequest(namespace=self._space.name)
         if isinstance(original, ms.CommitRequest):
-            request = ms.CommitRequest()
             request.CopyFrom(original)
-            return request
-        keys = [part.key for part in self._commit.parts if not isinstance(part, ms.AppendOperation)]
-        versions = {record.key: record.version or 0 for record in await self._space.read_many(JSON, keys, timeout)}
-        operations: list[ms.Operation] = []
-        for part in self._commit.parts:
-            if isinstance(part, ms.AppendOperation):
-                # Its own id decides whether the message is there already.
-                operations.append(ms.Operation(append=part))
-            elif (write := self._conditioned(part, versions[part.key])) is not None:
-                operations.append(write)
-        return ms.TransactRequest(namespace=self._space.name, operations=operations)
+        # What was read, and what of it has to hold.
+        request.call.CopyFrom(original.call)
+        del request.compares[:], request.operations[:]
+        request.compares.extend(compares)
+        request.operations.extend(operations)
+        return request
 
-    def _conditioned(
-        self, part: ms.PutOperation | ms.DeleteOperation | ms.MergeOperation, version: int
-    ) -> ms.Operation | None:
+    def _compares(self, written: set[str]) -> Iterator[ms.Compare]:
+        """Yields what else had to hold; of the keys that are written something stronger has to."""
+        original = self._commit.request
+        if not isinstance(original, (ms.TransactRequest, ms.CommitRequest)):
+            return
+        lost = self._commit.lost
+        assert lost is not None
+        for compare in original.compares:
+            before = self._left.get((self._space.name, compare.key))
+            if compare.key in written:
+                continue
+            if before is not None and lost.after < compare.expected_version <= lost.through:
+                # What it was compared with is there again.
+                yield ms.Compare(key=compare.key, expected_version=before.version or 0)
+            else:
+                yield compare
+
+    def _conditioned(self, part: Part, version: int) -> ms.Operation | None:
         """Returns a write on the condition that nothing else was written there since; None if none is due."""
         assert self._commit.lost is not None
         cut = CausalContext(self._commit.lost.after)
@@ -146,16 +167,16 @@ class _Call:
             reply, call_id = await space.tell(space.transport.stub.Commit, again.request, again.request_id, timeout)
             space.acked(again.request, reply.applied.revision, call_id, reply.applied.replayed)
             return reply.applied.revision, tuple(map(to_applied, reply.applied.results))
+        compares = [Attempt(compare.key, "compare", JSON) for compare in again.request.compares]
         attempts = [_attempt(operation) for operation in again.request.operations]
-        result = await space.send_transaction(again.request, (), attempts, again.request_id, timeout)
+        result = await space.send_transaction(again.request, compares, attempts, again.request_id, timeout)
         return result.revision, result.results
 
     def _finish(self, revision: int, applied: tuple[Applied, ...]) -> list[Resubmitted]:
         commit = self._commit
         if commit.again is not None:
             for operation, result in zip(commit.again.request.operations, applied, strict=True):
-                if not operation.HasField("append"):
-                    self._left[self._space.name, _attempt(operation).key] = result
+                self._left[self._space.name, _attempt(operation).key] = result
         commit.again, commit.done = None, revision
         self._space.transport.progress.acked.drop(commit)
         return self._all(revision)
@@ -175,8 +196,6 @@ def _attempt(operation: ms.Operation) -> Attempt:
             return Attempt(operation.put.key, "put", JSON, None, to_payload(operation.put.value))
         case "delete":
             return Attempt(operation.delete.key, "delete", JSON)
-        case "append":
-            return Attempt(operation.append.message.id, "append", JSON)
         case _:
             return Attempt(operation.merge.key, "put", JSON)
 
