@@ -124,3 +124,11 @@ async def test_what_another_agent_does_is_not_given_up_with_the_call(srv: Server
     cancelled.set()
     await done.wait()
     assert (await key.read()).value == "theirs"
+
+
+async def test_nobody_is_suspended_by_a_wrong_name(srv: Server, client: Client) -> None:
+    with (
+        pytest.raises(ValueError, match="no client of 'planer-0' is connected"),
+        srv.faults.suspended("planer-0"),
+    ):
+        raise AssertionError("suspended")

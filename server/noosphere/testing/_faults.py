@@ -155,6 +155,9 @@ class Faults:
 
         While time moves for everybody else it renews nothing and notices nothing. At the end of the block it
         finds how much time has passed.
+
+        Raises:
+            ValueError: no client of the agent is connected from this process.
         """
         self._suspend(agent, True)
         try:

@@ -243,12 +243,19 @@ class Server:
         return agent not in self._expected and any(client.time.agent == agent for client in self._rest.clients)
 
     def _suspend(self, agent: str, suspended: bool) -> None:
-        for client in self._rest.clients:
-            if client.time.agent == agent:
-                if suspended:
-                    client.time.suspend()
-                else:
-                    client.time.resume()
+        """Stops the time of an agent's clients, or lets it go on.
+
+        Raises:
+            ValueError: there is none to stop: the test would test something else.
+        """
+        clients = [client for client in self._rest.clients if client.time.agent == agent]
+        if suspended and not clients:
+            raise ValueError(f"agent: no client of {agent!r} is connected from this process")
+        for client in clients:
+            if suspended:
+                client.time.suspend()
+            else:
+                client.time.resume()
 
     def _failures(self) -> list[BaseException]:
         """Returns what has gone wrong without anybody wishing for it."""
