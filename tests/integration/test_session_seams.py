@@ -129,7 +129,7 @@ async def seams(tmp_path: Path) -> AsyncIterator[Seams]:
             turns=TurnBook(scribe, (ends,)),
             control=Control(scribe),
         )
-        rpc = SessionRpc(sessions, server.engine.transitions)  # type: ignore[abstract]
+        rpc = SessionRpc(sessions, server.engine.transitions)
         api = Api(HandlerTransport(MemoryRpc(memory), AdminRpc(memory, server.clock), rpc))
         agent = SessionAgent(Agent(api, await api.open_agent("a")))
         await agent.open(S)

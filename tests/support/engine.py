@@ -78,7 +78,7 @@ class LocalServer:
             open_engine(settings, clock=self.clock, on_fatal=self.fatal.append)
         )
         memory = self._engine.memory
-        sessions = SessionRpc(self._engine.sessions, self._engine.transitions)  # type: ignore[abstract]
+        sessions = SessionRpc(self._engine.sessions, self._engine.transitions)
         contexts = ContextRpc(self._engine.contexts)
         self._api = Api(HandlerTransport(MemoryRpc(memory), AdminRpc(memory, self.clock), sessions, contexts))
 

@@ -80,7 +80,7 @@ class RpcServer:
         self._health = Health()
         add_MemoryServiceServicer_to_server(service or MemoryRpc(memory, watch_stall_seconds), self._server)
         add_AdminServiceServicer_to_server(AdminRpc(memory, clock), self._server)
-        add_SessionServiceServicer_to_server(SessionRpc(sessions, transitions), self._server)  # type: ignore[abstract]
+        add_SessionServiceServicer_to_server(SessionRpc(sessions, transitions), self._server)
         add_ContextServiceServicer_to_server(ContextRpc(contexts), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if enable_reflection:

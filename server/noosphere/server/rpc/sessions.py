@@ -13,6 +13,7 @@ from . import session_shapes as shapes
 from .calls import Context, unary
 from .checkpoints import CheckpointMethods
 from .endings import EndingMethods
+from .handoffs import HandoffMethods
 from .summaries import SummaryMethods
 from .toolcalls import ToolCallMethods
 from .transcripts import TranscriptMethods
@@ -20,7 +21,13 @@ from .transitions import TransitionMethods
 
 
 class SessionRpc(
-    TranscriptMethods, ToolCallMethods, CheckpointMethods, EndingMethods, TransitionMethods, SummaryMethods
+    TranscriptMethods,
+    ToolCallMethods,
+    CheckpointMethods,
+    EndingMethods,
+    HandoffMethods,
+    TransitionMethods,
+    SummaryMethods,
 ):
     """The gRPC face of sessions."""
 

@@ -16,6 +16,7 @@ from .compacting import Compactor
 from .control import Control
 from .finishing import Finisher
 from .forks import Forker
+from .handoffs import Handoffs
 from .purging import Purger
 from .raw import RawResults
 from .restoring import Restorer
@@ -48,6 +49,7 @@ class Sessions:
     forker: Forker
     tool_calls: ToolCalls
     finisher: Finisher
+    handoffs: Handoffs
     closer: Closer
     purger: Purger
     upkeep: SessionUpkeep
@@ -104,6 +106,7 @@ class Sessions:
             forker=Forker(scribe, book),
             tool_calls=ToolCalls(scribe, book.issue_id, checkpoints),
             finisher=finisher,
+            handoffs=Handoffs(scribe),
             closer=closer,
             purger=purger,
             upkeep=SessionUpkeep(scribe, closer, purger, retention, clock=clock, interval_ms=upkeep_interval_ms),

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from noosphere.consistency import ConflictInfo, ReadSet, Reason, Refusal, StaleEntry, too_large
+from noosphere.consistency import ConflictInfo, ReadSet, Reason, Record, Refusal, StaleEntry, too_large
 
 from ..memory.types import Call
 from .codec import author_of, decode_index, encode, value_of
@@ -22,6 +22,11 @@ PENDING_SHOWN_MAX = 64
 _PENDING_SCANNED_MAX = 1_024
 
 _decoder = msgspec.json.Decoder(ControlState)
+
+
+def decode_control(record: Record) -> ControlState:
+    """Returns what ``_session/control`` holds."""
+    return _decoder.decode(value_of(record))
 
 
 class ControlReply(NamedTuple):
@@ -55,7 +60,7 @@ class Control:
         read_set = recorded(call, look, (CONTROL,))
         if record is None:
             return ControlReply(ControlState(), 0, "", pending, look.view.head, read_set)
-        control = _decoder.decode(value_of(record))
+        control = decode_control(record)
         return ControlReply(control, record.stored, author_of(record), pending, look.view.head, read_set)
 
     async def set(
