@@ -60,6 +60,7 @@ class ContextBook:
         self._waiting: OrderedDict[str, Manifest] = OrderedDict()
         self._with_texts: deque[str] = deque()
         self._more = asyncio.Event()
+        self._writing = asyncio.Lock()
         self._written: dict[str, int] = {}
         self._lost = 0
 
@@ -135,7 +136,11 @@ class ContextBook:
             await self.settle()
 
     async def settle(self) -> None:
-        """Writes everything that waits."""
+        """Writes everything that waits; returns when it is written, whoever had begun to."""
+        async with self._writing:
+            await self._settle()
+
+    async def _settle(self) -> None:
         self._more.clear()
         while self._waiting:
             session_id = next(iter(self._waiting.values())).session_id
