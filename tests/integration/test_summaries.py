@@ -167,7 +167,7 @@ async def test_a_long_history_is_covered_step_by_step(lab: Lab) -> None:
         await lab.agent.append(lab.id, *(said(f"Line {n + i} about K-{n + i}.") for i in range(16)))
     response = await lab.agent.summarise(lab.id)
     assert response.summary.messages == 610
-    assert len(await lab.summaries()) == 3
+    assert [summary.data.messages for summary in await lab.summaries()] == [610, 512, 256]
     assert response.summary.tokens <= 1_500
 
 
@@ -216,6 +216,30 @@ async def test_while_a_model_is_slow_rules_cover_everything_and_its_late_answer_
         await lab.turns(2, idle=False)
         await _until_rules_are_idle(lab)
         assert "By the model" in (await lab.farthest()).data.narrative
+
+
+async def test_an_answer_that_others_have_overtaken_is_not_shown_but_built_on(tmp_path: Path, model: Model) -> None:
+    async with with_model(tmp_path, model) as server:
+        lab = await lab_on(server)
+        model.gate.clear()
+        await lab.turns(5, idle=False)
+        await model.asked.acquire()
+        await lab.turns(2, idle=False)
+        await _until_rules_are_idle(lab)
+        # Only the first call is answered; the next one hangs.
+        model.gate.set()
+        model.gate = asyncio.Event()
+        await model.asked.acquire()
+        farthest, by_model = [s.data for s in await lab.summaries()][:2]
+        assert (farthest.producer, farthest.messages) == ("extractive/1", 8)
+        assert (by_model.producer, by_model.messages) == ("tiny", 4)
+        await lab.turns(2, idle=False)
+        await _until_rules_are_idle(lab)
+        summary = (await lab.farthest()).data
+        assert (summary.messages, summary.stand_in) == (12, True)
+        assert summary.goals[0] == "Build it"
+        model.gate.set()
+        await lab.worker.idle()
 
 
 async def _wrong(writer: asyncio.StreamWriter, asked: Asked) -> None:
@@ -379,8 +403,13 @@ async def test_a_closed_session_is_left_alone(lab: Lab) -> None:
         await lab.agent.summarise(lab.id)
     lab.worker.nudge(lab.id, urgent=True)
     lab.worker.nudge("was-never-opened")
+    lab.worker.nudge("no/session")
     await lab.worker.idle()
     assert await lab.summaries() == ()
+    # What was refused ends nothing.
+    another = await lab_on(lab.server)
+    await another.turns(5)
+    assert (await another.farthest()).data.messages == 4
 
 
 async def test_old_summaries_are_let_go(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
