@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from tests.support.contexts import ContextAgent
 from tests.support.endpoint import Asked, Endpoint, Script, answering, completion, open_endpoint, send
 from tests.support.engine import LocalServer, local_server
 from tests.support.sessions import SessionAgent, caller, refusal, said, space
@@ -18,6 +19,7 @@ from tests.support.worlds import LocalWorld
 from noosphere.server.sessions.summary_record import StoredSummary
 from noosphere.server.sessions.summary_worker import WAITING_MAX, SummaryWorker
 from noosphere.server.sessions.types import SessionSettings
+from noosphere.v1 import context_service_pb2 as context_pb
 from noosphere.v1 import session_service_pb2 as pb
 
 WINDOW = SessionSettings()
@@ -171,11 +173,23 @@ async def test_a_long_history_is_covered_step_by_step(lab: Lab) -> None:
     assert response.summary.tokens <= 1_500
 
 
-async def test_a_context_without_room_has_all_but_the_newest_unit_covered(lab: Lab) -> None:
-    await lab.turns(2)
-    lab.worker.nudge(lab.id, urgent=True)
+async def test_what_a_context_had_no_room_for_is_covered_for_the_next_one(lab: Lab) -> None:
+    turn = await lab.agent.begin_turn(lab.id)
+    for n in range(8):
+        await lab.agent.append(lab.id, said(f"Report {n} on K-{n}. " + "It is long. " * 60, turn=turn))
+    contexts = ContextAgent(lab.agent, lab.id)
+    budget = context_pb.ContextBudget(tokens=900)
+    first = await contexts.assemble("What is K-0?", budget=budget)
+    assert "SUMMARY_MISSING" in first.warnings
     await lab.worker.idle()
-    assert (await lab.farthest()).data.messages == 3
+    assert (await lab.farthest()).data.messages == 7
+    second = await contexts.assemble("What is K-0?", budget=budget)
+    assert "SUMMARY_MISSING" not in second.warnings
+    assert "Report 0 on K-0." in second.text
+    # Nothing is due again.
+    await contexts.assemble("What is K-0?", budget=budget)
+    await lab.worker.idle()
+    assert len(await lab.summaries()) == 1
 
 
 async def test_a_model_makes_a_better_one_of_what_rules_made(tmp_path: Path, model: Model) -> None:

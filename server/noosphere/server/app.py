@@ -34,7 +34,7 @@ from .ports.metrics import SessionMetrics
 from .ports.runtime import Clock, SystemClock, system_random
 from .rpc.encode import forget_shown
 from .rpc.server import RpcServer
-from .sessions import Scribe, SessionRules, Sessions, VersionKeeper
+from .sessions import Scribe, SessionRules, Sessions, SummaryWorker, VersionKeeper
 from .storage.embedded import (
     DataFolder,
     DataFolderError,
@@ -151,15 +151,6 @@ async def open_engine(
             basis=RecordedBasis(scribe),
             metrics=metrics,
         )
-        contexts = ContextService(
-            scribe,
-            tokenizers=models.tokenizers,
-            facts=None,
-            clock=clock,
-            rng=system_random(),
-            entropy=os.urandom,
-            observers=(_Watched(watch),),
-        )
         sessions = Sessions.build(
             scribe,
             tokenizers=models.tokenizers,
@@ -174,8 +165,17 @@ async def open_engine(
                 lambda _: memory.watches.forget_decoded(),
                 lambda _: forget_shown(),
                 watch.forget,
-                contexts.forget,
+                lambda session_id: contexts.forget(session_id),
             ),
+        )
+        contexts = ContextService(
+            scribe,
+            tokenizers=models.tokenizers,
+            facts=None,
+            clock=clock,
+            rng=system_random(),
+            entropy=os.urandom,
+            observers=(_Watched(watch, sessions.summary_worker),),
         )
         tasks = (*memory.start(), *sessions.start(), *contexts.start())
         supervise(tasks, on_fatal)
@@ -187,13 +187,17 @@ async def open_engine(
 
 
 class _Watched:
-    """Tells the controller of contexts."""
+    """Tells the controller of contexts, and those who make summaries of what contexts had to leave out."""
 
-    def __init__(self, watch: SessionWatch) -> None:
+    def __init__(self, watch: SessionWatch, summaries: SummaryWorker) -> None:
         self._watch = watch
+        self._summaries = summaries
 
     def assembled(self, session_id: str, figures: ContextFigures) -> None:
         self._watch.assembled(session_id, ContextNote(*figures))
+
+    def missing(self, session_id: str) -> None:
+        self._summaries.nudge(session_id, urgent=True)
 
     def accessed(self, call: Call, session_id: str, key: str) -> None:
         self._watch.accessed(call, session_id, key)

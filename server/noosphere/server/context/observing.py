@@ -38,6 +38,10 @@ class ContextObserver(Protocol):
         """Notes a context, or what has become known of its use."""
         ...
 
+    def missing(self, session_id: str) -> None:
+        """Notes that a context had no room for messages that no summary stands for."""
+        ...
+
     def accessed(self, call: Call, session_id: str, key: str) -> None:
         """Notes that an item was used by a model."""
         ...

@@ -18,7 +18,7 @@ from ..ports.runtime import Clock
 from ..sessions.scribe import Scribe
 from ..sessions.types import Item, Role
 from .asked import REPORTED_MAX, Asked, check_asked
-from .assemble import Planned, assemble, plan
+from .assemble import SUMMARY_MISSING, Planned, assemble, plan
 from .book import ContextBook
 from .budget import Budget, choose_budget
 from .candidates import of_evidence, of_facts
@@ -343,6 +343,9 @@ class ContextService:
         )
         self.book.note(manifest, _texts(assembly, assembled.entries))
         self._tell(manifest)
+        if SUMMARY_MISSING in assembled.warnings:
+            for observer in self._observers:
+                observer.missing(asked.session_id)
         shown = _shown(gathered.items, assembled.entries)
         tokens = call.tokens
         base = tokens.read_set if tokens is not None and tokens.record else None

@@ -32,7 +32,7 @@ from .transcript import Transcript
 from .turns import AfterTurn, TurnBook
 from .upkeep import SessionUpkeep
 
-__all__ = ["Scribe", "SessionRules", "Sessions", "VersionKeeper"]
+__all__ = ["Scribe", "SessionRules", "Sessions", "SummaryWorker", "VersionKeeper"]
 
 
 @dataclass(frozen=True)
