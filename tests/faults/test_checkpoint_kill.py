@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import grpc
@@ -45,9 +46,11 @@ class Kill:
         if self.acknowledged >= self.after:
             self.enough.set()
 
-    async def wait(self) -> None:
-        """Kills the server when it is time."""
-        await self.enough.wait()
+    async def wait(self, work: Sequence[asyncio.Task[None]]) -> None:
+        """Kills the server when it is time, or work that has no end has ended."""
+        enough = asyncio.create_task(self.enough.wait())
+        await asyncio.wait({enough, *work}, return_when=asyncio.FIRST_COMPLETED)
+        enough.cancel()
         await asyncio.to_thread(self.server.kill)
 
 
@@ -95,7 +98,7 @@ async def test_checkpoints_and_restores_are_whole(server: ServerProcess) -> None
                 await a.open(s, allow_existing=True, settings=pb.SessionSettings(checkpoints_max=6))
             kill = Kill(server, ACKNOWLEDGED_AT_KILL)
             work = [asyncio.create_task(play(a, s, kill, rng, number * 1_000)) for s in ids]
-            await kill.wait()
+            await kill.wait(work)
             await asyncio.gather(*map(until_killed, work))
         server.restart()
         async with connected(server) as api:
