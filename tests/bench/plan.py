@@ -39,6 +39,12 @@ class Plan:
         redis_gets: GETs in one sample.
         sync_pairs: pairs of samples of one caller of the sync client and one of the async.
         sync_calls: calls in one of them.
+        session_messages: messages of the short transcript.
+        session_messages_large: messages of the long one.
+        session_items: items of working memory.
+        session_pairs: rounds of samples of both and of the bare call.
+        session_calls: calls in one sample.
+        session_turns: turns that end with a checkpoint.
     """
 
     name: str
@@ -67,6 +73,12 @@ class Plan:
     redis_gets: int
     sync_pairs: int
     sync_calls: int
+    session_messages: int
+    session_messages_large: int
+    session_items: int
+    session_pairs: int
+    session_calls: int
+    session_turns: int
 
 
 FULL = Plan(
@@ -96,6 +108,12 @@ FULL = Plan(
     redis_gets=5_000,
     sync_pairs=9,
     sync_calls=2_000,
+    session_messages=200,
+    session_messages_large=10_000,
+    session_items=100,
+    session_pairs=9,
+    session_calls=100,
+    session_turns=40,
 )
 
 QUICK = Plan(
@@ -125,6 +143,12 @@ QUICK = Plan(
     redis_gets=1_000,
     sync_pairs=3,
     sync_calls=300,
+    session_messages=200,
+    session_messages_large=2_000,
+    session_items=100,
+    session_pairs=3,
+    session_calls=30,
+    session_turns=20,
 )
 
 SMOKE = Plan(
@@ -154,6 +178,12 @@ SMOKE = Plan(
     redis_gets=50,
     sync_pairs=1,
     sync_calls=8,
+    session_messages=20,
+    session_messages_large=60,
+    session_items=8,
+    session_pairs=1,
+    session_calls=4,
+    session_turns=3,
 )
 
 PLANS = {plan.name: plan for plan in (FULL, QUICK, SMOKE)}

@@ -132,6 +132,39 @@ _TABLES = (
         ),
     ),
     _Table(
+        "Contexts",
+        "One caller, one call after the other, with raw stubs. Above the bare RPC: the median of AssembleContext less "
+        "that of GetServerInfo, in samples taken side by side. No fact search.",
+        ("assemble", "assemble_flat"),
+        (
+            _WHAT,
+            ("value (IQR)", _value("{:.2f}")),
+            ("goal", _goal("{:.1f}")),
+            ("messages", _pair("messages_small", "messages_large", "{:,.0f}")),
+            ("items", _figure("items", "{:.0f}")),
+            ("p50 ms", _pair("small_ms", "large_ms", "{:.2f}")),
+            ("p99 ms", _pair("small_p99_ms", "large_p99_ms", "{:.2f}")),
+            ("bare RPC p50 ms", _figure("bare_ms", "{:.2f}")),
+            ("samples of calls", lambda row: f"{row.value.count} of {row.figures['calls']:,.0f}"),
+        ),
+    ),
+    _Table(
+        "Checkpoints",
+        "Turns that change 5 items each and end with a checkpoint, the first of them left out. Bytes as the checkpoint "
+        "states them, copies of what was overwritten included.",
+        ("checkpoint_bytes",),
+        (
+            _WHAT,
+            ("share (IQR)", _value("{:.2f}")),
+            ("goal", _goal("{:.0f}")),
+            ("greatest", _figure("greatest_share", "{:.2f}")),
+            ("bytes changed a turn", _figure("changed_bytes", "{:,.0f}")),
+            ("checkpoint bytes a turn", _figure("checkpoint_bytes", "{:,.0f}")),
+            ("items", _figure("items", "{:.0f}")),
+            ("turns", _figure("turns", "{:.0f}")),
+        ),
+    ),
+    _Table(
         "In process, without gRPC",
         "CPU time of the whole process per operation (the writer thread included), few / many records. The mean ratio "
         "also counts what happens in few batches only, such as full garbage collections.",

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import engine_rows, fast_rows, floor_rows, server_rows, sync_rows
+from . import engine_rows, fast_rows, floor_rows, server_rows, session_rows, sync_rows
 from .children import start_worker
 from .plan import Plan
 from .rows import Bench, Row
@@ -49,6 +49,9 @@ async def _rows(bench: Bench, names: Sequence[str], profiled: bool) -> list[Row]
     if threads := [name for name in sync_rows.KINDS if name in names]:
         _say(f"from a thread: {', '.join(threads)}")
         rows += await sync_rows.measure(bench, threads, profiled)
+    if sessions := [name for name in session_rows.NAMES if name in names]:
+        _say(f"sessions: {', '.join(sessions)}")
+        rows += await session_rows.measure(bench, sessions, profiled)
     engine = [name for name in engine_rows.KINDS if name in names]
     server = [name for name in server_rows.NAMES if name in names]
     if engine or server:
