@@ -8,6 +8,7 @@ import pytest
 from tests.support.api import counter, put_op
 from tests.support.engine import LocalServer
 from tests.support.sessions import SessionAgent, caller, refusal, said, session_name, space, texts
+from tests.support.toolcalls import finish, start
 from tests.support.worlds import LocalWorld, World
 
 from noosphere.v1 import memory_service_pb2 as memory
@@ -191,6 +192,27 @@ async def test_a_manual_session_makes_none_by_itself(world: World) -> None:
     await a.agent.put(space(s), "k", "v")
     assert (await a.end_turn(s)).checkpoint_id == ""
     assert await a.checkpoints(s) == []
+
+
+async def test_calls_with_side_effects_lie_between_checkpoints_if_the_policy_says_so(world: World) -> None:
+    a, s = await opened(world, checkpoint_policy=pb.CHECKPOINT_POLICY_SIDE_EFFECTS)
+    await a.agent.put(space(s), "k", "before")
+    harmless = await start(a, s, "c0")
+    await finish(a, harmless.ticket)
+    assert await a.checkpoints(s) == []
+    call = await start(a, s, "c1", side_effects=True)
+    again = await start(a, s, "c1", side_effects=True)
+    assert again == call
+    (before,) = await a.checkpoints(s)
+    assert before.cause == "before_call"
+    await finish(a, call.ticket, {"moved": True}, append_message=True)
+    assert [c.cause for c in await a.checkpoints(s)] == ["after_call", "before_call"]
+    await a.restore(s, before.id)
+    assert await a.messages(s) == []
+    manual = (await a.open()).id
+    await a.agent.put(space(manual), "k", "v")
+    await finish(a, (await start(a, manual, side_effects=True)).ticket)
+    assert await a.checkpoints(manual) == [], "by default only the ends of turns"
 
 
 async def test_a_retry_makes_no_second_checkpoint_and_no_second_restore(world: World) -> None:

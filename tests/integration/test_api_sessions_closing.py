@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import random
 from typing import Any
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from tests.support.api import data
 from tests.support.engine import LocalServer
+from tests.support.interleaving import interleave
 from tests.support.sessions import SessionAgent, caller, refusal, session_name, space, texts
+from tests.support.toolcalls import finish, listed, start
 from tests.support.worlds import LocalWorld, World
 
 from noosphere.server.sessions import closing
@@ -121,6 +125,45 @@ async def test_many_items_are_archived_in_steps_that_leave_none_behind(world: Wo
     # The state before is in the checkpoint that closing made.
     assert (await a.checkpoints(s))[0].cause == "close"
     assert (await a.checkpoints(s))[0].items == 205
+
+
+async def test_pending_calls_fail_or_keep_the_session_open(world: World) -> None:
+    a, s = await opened(world)
+    tickets = [(await start(a, s, f"c{number}")).ticket for number in range(3)]
+    await finish(a, tickets[0])
+    await a.agent.put(space(s), "k", "v")
+    with refusal("CALLS_PENDING", "2", s, "'c1'"):
+        await a.close(s, pending_calls=pb.PENDING_CALLS_REFUSE)
+    assert (await a.get(s)).status == pb.SESSION_STATUS_OPEN
+    done = await a.close(s)
+    assert (done.failed_calls, done.archived) == (2, 1)
+    assert list((await a.control(s)).pending_calls) == []
+    assert [call.status for call in await listed(a, s)] == [
+        pb.TOOL_CALL_STATUS_DONE,
+        pb.TOOL_CALL_STATUS_FAILED,
+        pb.TOOL_CALL_STATUS_FAILED,
+    ]
+    with refusal("SESSION_CLOSED"):
+        await finish(a, tickets[1])
+    assert (await a.close(s)).failed_calls == 2
+
+
+async def test_without_pending_calls_there_is_nothing_to_refuse(world: World) -> None:
+    a, s = await opened(world)
+    await finish(a, (await start(a, s)).ticket)
+    await a.close(s, pending_calls=pb.PENDING_CALLS_REFUSE)
+    assert (await a.get(s)).status == pb.SESSION_STATUS_CLOSED
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_a_call_that_starts_meanwhile_is_not_overlooked(local: LocalServer, seed: int) -> None:
+    a, s = await opened(LocalWorld(local))
+    b = SessionAgent(await local.api.agent("b"))
+    interleave(local, random.Random(seed))
+    close = a.close(s, pending_calls=pb.PENDING_CALLS_REFUSE)
+    closed, started = await asyncio.gather(close, start(b, s, "c"), return_exceptions=True)
+    outcome = getattr(closed, "reason", "closed"), getattr(started, "reason", "started")
+    assert outcome in {("CALLS_PENDING", "started"), ("closed", "SESSION_CLOSED")}
 
 
 async def test_closing_again_says_the_same(world: World) -> None:

@@ -10,6 +10,7 @@ from tests.faults.conftest import connected
 from tests.support.engine import LocalServer
 from tests.support.process import ServerProcess
 from tests.support.sessions import SessionAgent, caller, refusal, space, text_of, texts
+from tests.support.toolcalls import finish, start, upload
 from tests.support.watching import watching
 from tests.support.worlds import LocalWorld, SocketWorld, World
 
@@ -73,6 +74,17 @@ async def test_once_it_is_closed_nothing_is_told_of_it(world: World) -> None:
     assert await b.purge(s) == 0
 
 
+async def test_pending_calls_may_keep_it_open(world: World) -> None:
+    a = await caller(world)
+    s = (await a.open(ephemeral=True)).id
+    ticket = (await start(a, s, "c1")).ticket
+    with refusal("CALLS_PENDING", "'c1'"):
+        await a.close(s, pending_calls=pb.PENDING_CALLS_REFUSE)
+    await a.close(s)
+    with refusal("SESSION_NOT_FOUND"):
+        await finish(a, ticket)
+
+
 async def test_a_restart_ends_it(local: LocalServer) -> None:
     world = LocalWorld(local)
     for again in (local.restart, local.crash):
@@ -106,6 +118,10 @@ async def live(a: SessionAgent, s: str) -> None:
     point = await a.checkpoint(s, name=canary())
     await a.agent.put(space(s), "goals/one", canary() + " again", blind=True)
     await a.restore(s, point.id)
+    call = await start(a, s, "c1", name=canary(), arguments=f'{{"q": "{canary()}"}}')
+    await finish(a, call.ticket, {"found": [canary()] * 5_000}, append_message=True)
+    late = await start(a, s, "c2")
+    await upload(a, late.ticket, canary().encode() * 20_000)
     await a.end_turn(s)
     await a.retract(s, "m1")
     assert canary() in [text_of(message) for message in await a.messages(s)]
