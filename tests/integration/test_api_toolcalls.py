@@ -155,13 +155,36 @@ async def test_ids_that_the_server_issues_are_the_same_for_a_retry(world: World)
 async def test_a_known_id_returns_the_earlier_call(world: World) -> None:
     a, s = await opened(world)
     first = await start(a, s, "c1", arguments='{"a":1}')
-    again = await begin(a, s, "c1", name="other", arguments='{"a":2}')
+    again = await begin(a, s, "c1", arguments='{"a":1}', late_policy=pb.LATE_POLICY_PARK, based_on=["x"])
     assert not again.started
     assert again.tool_call == first
     done = (await finish(a, first.ticket)).tool_call
     for retry in (False, True):
-        finished = await begin(a, s, "c1", retry=retry)
+        finished = await begin(a, s, "c1", arguments='{"a":1}', retry=retry)
         assert (finished.started, finished.tool_call) == (False, done), "what has finished is not started again"
+
+
+async def test_an_id_can_be_used_again_for_another_call(world: World) -> None:
+    """Providers of models do so; and an old result must never pass for that of another call."""
+    a, s = await opened(world)
+    first = await start(a, s, "c1", arguments='{"a":1}')
+    for other in ({"name": "search", "arguments": '{"a":2}'}, {"name": "other", "arguments": '{"a":1}'}):
+        for retry in (False, True):
+            with refusal("INVALID_FIELD", "call_id", "'c1'", "pending", "'search'"):
+                await begin(a, s, "c1", retry=retry, **other)
+    one = (await finish(a, first.ticket, "one", append_message=True)).tool_call
+    call = a.agent.call(sequence=1)
+    second = await begin(a, s, "c1", arguments='{"a":2}', call=call)
+    assert second.started
+    assert second.tool_call.key > first.key
+    assert await begin(a, s, "c1", arguments='{"a":2}', call=call) == second
+    assert list((await a.control(s)).pending_calls) == ["c1"]
+    again = await begin(a, s, "c1", arguments='{"a":2}')
+    assert (again.started, again.tool_call) == (False, second.tool_call)
+    two = (await finish(a, second.tool_call.ticket, "two", append_message=True)).tool_call
+    assert await listed(a, s) == [one, two]
+    assert (await get(a, first.ticket)).tool_call == one
+    assert [text_of(message) for message in await a.messages(s)] == ["one", "two"]
 
 
 async def test_results_of_earlier_attempts_are_late(world: World) -> None:
@@ -170,7 +193,7 @@ async def test_results_of_earlier_attempts_are_late(world: World) -> None:
     await a.agent.put(space(s), "goals/main", "fly")
     first = await start(a, s, "c1", arguments="{}", side_effects=True)
     goal = await a.agent.put(space(s), "goals/main", "walk", blind=True)
-    second = (await begin(b, s, "c1", name="other", retry=True, late_policy=pb.LATE_POLICY_PARK)).tool_call
+    second = (await begin(b, s, "c1", arguments="{}", retry=True, late_policy=pb.LATE_POLICY_PARK)).tool_call
     assert (second.attempt, second.key, second.author) == (2, first.key, b.agent.actor.agent_id)
     assert (second.name, second.arguments, second.side_effects) == ("search", "{}", True), "it is the same call"
     assert (second.based_on[0].version, second.late_policy) == (goal.version, pb.LATE_POLICY_PARK)

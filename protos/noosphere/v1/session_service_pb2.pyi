@@ -1944,7 +1944,7 @@ class ToolCall(_message.Message):
     RAW_BYTES_FIELD_NUMBER: _builtins.int
     KEY_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
-    """The call's id, unique in the session."""
+    """The call's id, unique among pending calls; several that have finished may share one."""
     ticket: _builtins.str
     """With this any process may finish the present attempt."""
     name: _builtins.str
@@ -2047,7 +2047,10 @@ class StartToolCallRequest(_message.Message):
     session_id: _builtins.str
     """The session's id."""
     call_id: _builtins.str
-    """The call's id, at most 128 bytes; empty asks the server for one. A known id returns the earlier call."""
+    """The call's id, at most 128 bytes; empty asks the server for one. A known id with the same name and arguments
+    returns the earlier call. With another name or arguments it is a new call, as providers use ids again;
+    INVALID_FIELD, while the earlier one is pending.
+    """
     name: _builtins.str
     """The tool's name, at most 128 bytes."""
     arguments: _builtins.str
@@ -2058,7 +2061,7 @@ class StartToolCallRequest(_message.Message):
     """Declares that the tool changes the world."""
     retry: _builtins.bool
     """Starts a known, pending call again, under the next attempt number and with a ticket, basis, policy and deadline
-    of its own; results of earlier attempts are then refused. Name and arguments stay. Needs `call_id`.
+    of its own; results of earlier attempts are then refused. Needs `call_id`.
     """
     @_builtins.property
     def based_on(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

@@ -188,6 +188,9 @@ class ToolCalls:
     async def start(self, call: Call, session_id: str, new: NewToolCall) -> ToolCallReply:
         """Records a call as pending, or a further attempt at one. A known call is returned as it is.
 
+        Known is a call with the same id, name and arguments. Providers of models use an id again for another call; that
+        is a new one, and from then on the one that is meant by the id.
+
         Args:
             call: who starts it.
             session_id: where.
@@ -200,8 +203,11 @@ class ToolCalls:
         new.check()
         named = new if new.call_id else new._replace(call_id=self._issue_id(call))
         known = await self._known(session_id, named.call_id)
-        again = known is not None and known.pending and named.retry
-        if (known is None and named.side_effects) or (again and known is not None and known.side_effects):
+        if _is_new(known, named):
+            effects = named.side_effects
+        else:
+            effects = known is not None and known.side_effects and known.pending and named.retry
+        if effects:
             await self._around.around_call(call, session_id, CheckpointCause.BEFORE_CALL)
         written = await prepared(session_id, lambda: self._start(call, session_id, named))
         place = _Place.unpack(written.reply) if written.value is None else written.value
@@ -289,7 +295,8 @@ class ToolCalls:
 
         def decide(look: Look, draft: Draft) -> _Place:
             entry = look.entries[name]
-            if (entry is None) != (known is None):
+            place = None if entry is None else TOOLS + slot(entry.revision, decode_index(entry.data))
+            if place != (None if known is None else known.key):
                 raise Moved
             attempt = ToolCall(
                 new.call_id,
@@ -303,42 +310,53 @@ class ToolCalls:
                 deadline_ms=look.now_ms + new.deadline_ms if new.deadline_ms else 0,
                 based_on=basis_of(look, based_on),
             )
-            if known is not None:
-                return _again(look, draft, attempt, known.key, retry=new.retry)
+            before = None if known is None else tool_call_at(look, known.key)
+            if before is not None and not _is_new(before, new):
+                return _again(draft, attempt, before, retry=new.retry)
             _check_room(look)
             index = draft.append(
                 TOOLS, encode_tool_call(attempt), tool_call_attributes(attempt), entry_id=(CALL_IDS, new.call_id)
             )
             # Never written again, so that its revision tells the order in which calls were started.
             draft.keep(PENDING + new.call_id, encode_index(index))
-            place = _Place("", index, started=True)
-            draft.reply = place.pack()
-            return place
+            started = _Place("", index, started=True)
+            draft.reply = started.pack()
+            return started
 
         intent = Intent(
             "start_tool_call",
             new,
             keys=(name,) if known is None else (name, known.key),
             glances=(TURNS, *based_on),
-            scans=(Scan(PENDING, PENDING_MAX),) if known is None else (),
+            scans=(Scan(PENDING, PENDING_MAX),),
         )
         return await self._scribe.write(call, session_id, intent, decide)
 
 
-def _again(look: Look, draft: Draft, attempt: ToolCall, key: str, *, retry: bool) -> _Place:
-    """Starts a pending call again, if that is asked for."""
-    before = tool_call_at(look, key)
+def _is_new(known: ToolCall | None, new: NewToolCall) -> bool:
+    """Tells whether this is another call than the one that is known by its id.
+
+    Raises:
+        Refusal: INVALID_FIELD, if that one is still pending.
+    """
+    if known is None:
+        return True
+    if (known.name, known.arguments) == (new.name, new.arguments):
+        return False
+    if known.pending:
+        raise invalid(
+            "call_id", f"{new.call_id!r} belongs to a pending call of {known.name!r} with another name or arguments"
+        )
+    return True
+
+
+def _again(draft: Draft, attempt: ToolCall, before: ToolCall, *, retry: bool) -> _Place:
+    """Starts a known call again, if it is pending and that is asked for."""
     if not retry or not before.pending:
-        return _Place(key, 0, started=False)
-    after = msgspec.structs.replace(
-        attempt,
-        name=before.name,
-        arguments=before.arguments,
-        side_effects=before.side_effects,
-        attempt=before.attempt + 1,
-    )
-    draft.put(key, encode_tool_call(after), tool_call_attributes(after))
-    place = _Place(key, 0, started=True)
+        return _Place(before.key, 0, started=False)
+    after = msgspec.structs.replace(attempt, side_effects=before.side_effects, attempt=before.attempt + 1)
+    draft.put(before.key, encode_tool_call(after), tool_call_attributes(after))
+    place = _Place(before.key, 0, started=True)
     draft.reply = place.pack()
     return place
 
