@@ -21,6 +21,7 @@ from noosphere.server.ports.coordinator import Incarnation
 from noosphere.server.ports.runtime import system_random
 from noosphere.server.ports.store import Mutation, StoredEntry
 from noosphere.server.rpc.admin import AdminRpc
+from noosphere.server.rpc.context import ContextRpc
 from noosphere.server.rpc.memory import MemoryRpc
 from noosphere.server.rpc.sessions import SessionRpc
 from noosphere.server.sessions import SessionRules, Sessions
@@ -130,7 +131,8 @@ async def seams(tmp_path: Path) -> AsyncIterator[Seams]:
             control=Control(scribe),
         )
         rpc = SessionRpc(sessions, server.engine.transitions)
-        api = Api(HandlerTransport(MemoryRpc(memory), AdminRpc(memory, server.clock), rpc))
+        contexts = ContextRpc(server.engine.contexts)
+        api = Api(HandlerTransport(MemoryRpc(memory), AdminRpc(memory, server.clock), rpc, contexts))
         agent = SessionAgent(Agent(api, await api.open_agent("a")))
         await agent.open(S)
         yield Seams(server, sessions, agent, accesses, ends)
