@@ -35,13 +35,15 @@ class Delta(msgspec.Struct, array_like=True, frozen=True):
 
     Attributes:
         full: whether it says everything, and nothing came before.
-        put: versions that are other than before.
+        put: the revisions of versions that are other than before.
         gone: keys that are no longer there.
+        ends_ms: when these versions end, of those that do.
     """
 
     full: bool
-    put: dict[str, SavedVersion] = msgspec.field(default_factory=dict)
+    put: dict[str, int] = msgspec.field(default_factory=dict)
     gone: tuple[str, ...] = ()
+    ends_ms: dict[str, int] = msgspec.field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
@@ -81,12 +83,12 @@ def manifest_of(entries: Iterable[StoredEntry]) -> dict[str, SavedVersion]:
 def difference(before: Manifest, after: Manifest) -> Delta:
     """Returns what ``after`` differs in from ``before``."""
     put = {key: version for key, version in after.items() if before.get(key) != version}
-    return Delta(False, put, tuple(sorted(key for key in before if key not in after)))
+    return _delta(False, put, tuple(sorted(key for key in before if key not in after)))
 
 
 def stored_delta(number: int, delta: Delta, after: Manifest) -> Delta:
     """Returns what the checkpoint with this number stores: the difference, or everything if it is its turn."""
-    return Delta(True, dict(after)) if base_of(number) == number else delta
+    return _delta(True, after) if base_of(number) == number else delta
 
 
 def base_of(number: int) -> int:
@@ -109,7 +111,13 @@ def resolve(chain: Iterable[Delta]) -> dict[str, SavedVersion]:
     for delta in chain:
         if delta.full:
             found = {}
-        found.update(delta.put)
+        for key, revision in delta.put.items():
+            found[key] = SavedVersion(revision, delta.ends_ms.get(key, NEVER_MS))
         for key in delta.gone:
             found.pop(key, None)
     return found
+
+
+def _delta(full: bool, put: Manifest, gone: tuple[str, ...] = ()) -> Delta:
+    ends_ms = {key: version.ends_ms for key, version in put.items() if version.ends_ms != NEVER_MS}
+    return Delta(full, {key: version.revision for key, version in put.items()}, gone, ends_ms)
