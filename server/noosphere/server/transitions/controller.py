@@ -238,7 +238,7 @@ class Controller:
             summaries = await summary_items(self._summariser, tokenizer, groups, turn, bytes_max)
             if not instructions:
                 promoted = await promotions(self._recall, look, items, bytes_max)
-        surplus = surplus_keys([e.key for e in look.scans[0].entries if e.live_until_ms > look.now_ms])
+        surplus = surplus_keys(look.scans[0].entries, look.now_ms)
         return _Plan(
             turn,
             chronicle,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from ..memory.codec import decode_record
 from ..memory.reads import check_page_size
 from ..memory.types import Call
+from ..ports.store import StoredEntry
 from ..sessions.codec import TURN_ATTRIBUTE, value_of
 from ..sessions.draft import Draft
 from ..sessions.keys import EVENTS, KeyRange
@@ -18,7 +20,6 @@ from ..sessions.types import Transition, TransitionAction
 EVENTS_MAX = 256
 """Runs that are kept. One more is the bound; each new one takes the oldest's place."""
 
-_SURPLUS_MAX = 4
 _SCAN_STEP = 64
 
 
@@ -48,13 +49,20 @@ class TransitionPage(NamedTuple):
     position: str | None
 
 
-EVENT_SCAN = Scan(EVENTS, EVENTS_MAX + _SURPLUS_MAX)
-"""What has to be read to know which events are too many."""
+EVENT_SCAN = Scan(EVENTS, EVENTS_MAX, reverse=True)
+"""What has to be read to know which event is too many: the newest ones, for the tombstones are all older."""
 
 
-def surplus_keys(keys: list[str]) -> tuple[str, ...]:
-    """Returns which events go to make room for one more, out of all keys by age, the oldest first."""
-    return tuple(keys[: max(0, len(keys) + 1 - EVENTS_MAX)])
+def surplus_keys(newest: Sequence[StoredEntry], now_ms: int) -> tuple[str, ...]:
+    """Returns which event goes to make room for one more.
+
+    Args:
+        newest: what :data:`EVENT_SCAN` found, the newest first.
+        now_ms: store time.
+    """
+    if len(newest) < EVENTS_MAX or newest[-1].live_until_ms <= now_ms:
+        return ()
+    return (newest[-1].key,)
 
 
 def record_run(draft: Draft, turn: int, decided_ms: int, policy: str, transitions: tuple[Transition, ...]) -> None:
