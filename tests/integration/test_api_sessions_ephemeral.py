@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import json
+import urllib.request
 from pathlib import Path
 
 from google.protobuf.duration_pb2 import Duration
 from tests.faults.conftest import connected
+from tests.support.contexts import ContextAgent
 from tests.support.engine import LocalServer
 from tests.support.process import ServerProcess
 from tests.support.sessions import SessionAgent, caller, refusal, space, text_of, texts
@@ -123,6 +127,11 @@ async def live(a: SessionAgent, s: str) -> None:
     late = await start(a, s, "c2")
     await upload(a, late.ticket, canary().encode() * 20_000)
     await a.end_turn(s)
+    assembled = await ContextAgent(a, s).assemble(canary(), model="gpt-4o")
+    assert canary() in assembled.text
+    health = pb.GetSessionHealthRequest(session_id=s)
+    await a.call("GetSessionHealth", health, pb.GetSessionHealthResponse)
+    await a.call("RunTransitions", pb.RunTransitionsRequest(session_id=s), pb.RunTransitionsResponse)
     await a.retract(s, "m1")
     assert canary() in [text_of(message) for message in await a.messages(s)]
     await a.agent.listing(space(s))
@@ -130,8 +139,9 @@ async def live(a: SessionAgent, s: str) -> None:
         await watch.batches(5)
 
 
-async def test_its_text_is_in_no_file_log_or_reply(tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path / "data", ("--log-level", "debug", "--log-format", "json"))
+async def test_its_text_is_in_no_file_log_metric_or_reply(tmp_path: Path) -> None:
+    options = ("--log-level", "debug", "--log-format", "json", "--metrics-listen", "127.0.0.1:0")
+    server = ServerProcess(tmp_path / "data", options)
     told: list[str] = []
     try:
         server.start()
@@ -145,6 +155,8 @@ async def test_its_text_is_in_no_file_log_or_reply(tmp_path: Path) -> None:
             await a.say(kept.id, "kept-55c1")
             told.append(str(await api.list_namespaces(admin.ListNamespacesRequest(show_deleted=True))))
             told.append(str(await api.stats()))
+            told.append(await asyncio.to_thread(_metrics, server))
+            assert "noosphere" in told[-1]
             # The other one is not closed: the end of the process has to do.
         assert server.terminate() == 0
         told.append(server.stderr)
@@ -164,6 +176,14 @@ async def test_the_process_holds_nothing_of_it_either(local: LocalServer) -> Non
     await a.close(s)
     await local.elapse(1)
     assert _held("7f3a91") == []
+
+
+def _metrics(server: ServerProcess) -> str:
+    lines = map(json.loads, server.stderr.splitlines())
+    (address,) = [line["address"] for line in lines if line["event"] == "serving metrics"]
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as response:
+        text: str = response.read().decode()
+    return text
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
