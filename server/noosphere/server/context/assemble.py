@@ -65,9 +65,8 @@ def plan(assembly: Assembly, unknown: frozenset[SectionKind]) -> Planned:
         Refusal: INVALID_FIELD, BUDGET_TOO_SMALL.
     """
     outline = Outline(assembly, assembly.budget_tokens)
-    coverage = assembly.coverages[0] if assembly.coverages else None
-    summary = of_summary(coverage.summary) if coverage else None
-    return Planned(outline.split(summary, unknown).allowed, outline.demand(summary, unknown), outline)
+    summaries = [of_summary(coverage.summary) for coverage in assembly.coverages[:1]]
+    return Planned(outline.split(summaries, unknown).allowed, outline.demand(summaries, unknown), outline)
 
 
 def assemble(assembly: Assembly, planned: Planned | None = None) -> Assembled:
@@ -102,15 +101,22 @@ def assemble(assembly: Assembly, planned: Planned | None = None) -> Assembled:
 
 
 def _covered(outline: Outline) -> Assembled:
-    """Takes the summary that was there when the current input came, so that a newer one changes nothing half way."""
-    assembly = outline.assembly
-    begun = outline.units[outline.current.start].revision if outline.current.start < len(outline.units) else 0
-    settled = next((one for one in assembly.coverages if begun and one.revision < begun), None)
-    newest = assembly.coverages[0] if assembly.coverages else None
-    first = _Draft(outline, settled or newest).assembled()
-    if settled in (newest, None) or SUMMARY_MISSING not in first.warnings:
-        return first
-    return _Draft(outline, newest).assembled()
+    """Takes the summary that was there when the current input came, so that a newer one changes nothing half way.
+
+    If messages are missing without it, the newest one is shown as well: among the steps, where it came, if there are
+    any, so that what was sent before keeps its bytes.
+    """
+    summaries, start = outline.assembly.coverages, outline.current.start
+    begun = outline.units[start].revision if start < len(outline.units) else 0
+    settled = next((one for one in summaries if not begun or one.revision < begun), None)
+    draft = _Draft(outline, settled)
+    assembled = draft.assembled()
+    if not summaries or settled is summaries[0] or SUMMARY_MISSING not in assembled.warnings:
+        return assembled
+    # The first that covers what is missing: later ones come as the turn goes on.
+    enough = [one for one in summaries if one.before and one.messages >= draft.uncovered]
+    newer = min(enough, key=lambda one: one.revision, default=summaries[0])
+    return (_Draft(outline, settled, newer) if outline.steps else _Draft(outline, newer)).assembled()
 
 
 class _Placed(NamedTuple):
@@ -119,23 +125,31 @@ class _Placed(NamedTuple):
 
 
 class _Draft:
-    """One context in the making."""
+    """One context in the making.
 
-    def __init__(self, outline: Outline, coverage: Coverage | None) -> None:
+    Args:
+        outline: what is settled.
+        coverage: the summary that stands before the transcript.
+        late: a newer one, which came during the steps.
+    """
+
+    def __init__(self, outline: Outline, coverage: Coverage | None, late: Coverage | None = None) -> None:
         self._outline = outline
         self._assembly = outline.assembly
         self._coverage = coverage
+        self._late = late
+        self.uncovered = 0
+        """How many messages, the oldest first, a summary would have to cover so that none is missing."""
+        self._late_id = "" if late is None else of_summary(late.summary).id
         self._entries: list[Entry] = []
         self._warnings: list[str] = []
         self._placed: list[_Placed] = []
 
     def assembled(self) -> Assembled:
         outline, assembly = self._outline, self._assembly
-        summary = of_summary(self._coverage.summary) if self._coverage is not None else None
-        split = outline.split(summary)
-        data = dict(assembly.data)
-        if summary is not None:
-            data[SectionKind.SUMMARY] = (summary,)
+        summaries = [of_summary(one.summary) for one in (self._late, self._coverage) if one is not None]
+        split = outline.split(summaries)
+        data = {**assembly.data, SectionKind.SUMMARY: tuple(summaries)}
         left = split.spare
         chosen: dict[SectionKind, list[Chosen]] = {}
         for kind, candidates in sorted(data.items()):
@@ -144,7 +158,7 @@ class _Draft:
         tools, used = self._tools(split.allowed.get(SectionKind.TOOLS, 0))
         left += split.allowed.get(SectionKind.TOOLS, 0) - used
         window = self._window(split, left)
-        self._place(chosen, window, bool(chosen.get(SectionKind.SUMMARY)))
+        self._place(chosen, window)
         return self._finished(split, tools, used)
 
     # -- choosing
@@ -230,12 +244,14 @@ class _Draft:
 
     # -- placing
 
-    def _place(self, chosen: dict[SectionKind, list[Chosen]], begin: int, summarised: bool) -> None:
+    def _place(self, chosen: dict[SectionKind, list[Chosen]], begin: int) -> None:
         outline, recipe = self._outline, self._assembly.recipe
         self._add(SectionKind.SYSTEM, outline.system)
+        steps = self._steps(begin)
+        fresh = self._fresh(chosen, [step for step, _ in steps])
         for kind in recipe.before_transcript():
-            self._block(kind, chosen.get(kind, ()))
-        gap = self._gap(begin, summarised)
+            self._block(kind, [one for one in chosen.get(kind, ()) if one.candidate.id not in fresh])
+        gap = self._gap(begin, {one.candidate.id for one in chosen.get(SectionKind.SUMMARY, ())})
         start = outline.current.start
         if gap is not None and begin <= start:
             self._add(SectionKind.TRANSCRIPT, gap)
@@ -243,8 +259,6 @@ class _Draft:
         for at, unit in enumerate(outline.units[:start]):
             if at >= begin or at in kept:
                 self._unit(SectionKind.TRANSCRIPT, unit)
-        steps = self._steps(begin)
-        fresh = self._fresh(chosen, [step for step, _ in steps])
         for kind in recipe.after_transcript():
             self._block(kind, [one for one in chosen.get(kind, ()) if one.candidate.id not in fresh])
         self._place_tail(steps, list(fresh.values()), gap if begin > start else None, begin)
@@ -259,7 +273,12 @@ class _Draft:
         if not steps:
             return {}
         many = (one for found in chosen.values() for one in found)
-        return {one.candidate.id: one for one in many if self._outline.step_of(one.candidate) is not None}
+        return {one.candidate.id: one for one in many if self._step_of(one) is not None}
+
+    def _step_of(self, chosen: Chosen) -> int | None:
+        if self._late is not None and chosen.candidate.id == self._late_id:
+            return self._outline.step_at(self._late.revision) or 0
+        return self._outline.step_of(chosen.candidate)
 
     def _place_tail(
         self, steps: Sequence[tuple[Step, int]], fresh: Sequence[Chosen], gap: Rendered | None, begin: int
@@ -281,9 +300,9 @@ class _Draft:
         for position, (step, at) in enumerate(steps):
             last = position == len(steps) - 1
             # What changed before a step that is not shown any more stands before the first one that is.
-            here = [one for one in waiting if last or (outline.step_of(one.candidate) or 0) <= at]
+            here = [one for one in waiting if last or (self._step_of(one) or 0) <= at]
             waiting = [one for one in waiting if one not in here]
-            for kind in self._assembly.recipe.after_transcript():
+            for kind in (SectionKind.SUMMARY, *self._assembly.recipe.after_transcript()):
                 self._block(kind, [one for one in here if one.candidate.section is kind], fresh=True)
             for aside in step.asides:
                 if id(aside) in shown:
@@ -314,12 +333,13 @@ class _Draft:
 
     # -- what is missing
 
-    def _gap(self, begin: int, summarised: bool) -> Rendered | None:
-        """Records what became of every message; returns the note of those that nothing stands for."""
+    def _gap(self, begin: int, summaries: set[str]) -> Rendered | None:
+        """Records what became of every message; returns the note of those that no summary before it stands for."""
         outline, assembly = self._outline, self._assembly
-        coverage = self._coverage if summarised else None
-        covered = {message.key for message in assembly.messages[: coverage.messages]} if coverage is not None else set()
-        missing: list[Message] = []
+        settled = self._covered_by(self._coverage, summaries)
+        covered = settled | self._covered_by(self._late, summaries)
+        noted: list[Message] = []
+        missing = False
         for at, unit in enumerate(outline.units):
             inside = at >= begin or at in outline.kept
             section = SectionKind.TOOL_RESULTS if at >= outline.current.start else SectionKind.TRANSCRIPT
@@ -328,27 +348,36 @@ class _Draft:
                 if inside:
                     fate = Fate.SHORTENED if outline.renderer.shortened(unit) else Fate.INCLUDED
                     why = WHY.required if at in outline.kept else WHY.in_window
-                elif message.key in covered:
-                    fate, why = Fate.DROPPED, WHY.covered_by_summary
                 else:
-                    fate, why = Fate.DROPPED, WHY.not_covered
-                    missing.append(message)
+                    fate, why = Fate.DROPPED, WHY.covered_by_summary if message.key in covered else WHY.not_covered
+                    missing |= message.key not in covered
+                    noted += [message] if message.key not in settled else []
                 self._entries.append(_of_message(message, section, fate, why, tokens))
         self._entries += [
             _of_message(message, SectionKind.TRANSCRIPT, Fate.DROPPED, WHY.retracted, 0)
             for message in assembly.messages
             if is_gone(message)
         ]
-        unknown = assembly.more_before and not (coverage is not None and coverage.before)
-        if not missing and not unknown:
+        before = [one.before for one in (self._coverage, self._late) if one is not None and _shown(one, summaries)]
+        if missing or (assembly.more_before and not any(before)):
+            self._warnings.append(SUMMARY_MISSING)
+        unknown = assembly.more_before and not (settled and self._coverage is not None and self._coverage.before)
+        if not noted and not unknown:
             return None
-        self._warnings.append(SUMMARY_MISSING)
-        turns = [message.turn for message in missing] or [outline.units[0].turn if outline.units else 0]
+        gone = {message.key for message in noted}
+        self.uncovered = max((at for at, one in enumerate(assembly.messages, start=1) if one.key in gone), default=0)
+        turns = [message.turn for message in noted] or [outline.units[0].turn if outline.units else 0]
         if unknown:
             text = note_of_gap(0, (0, outline.units[begin].turn if begin < len(outline.units) else max(turns)))
         else:
-            text = note_of_gap(len(missing), (min(turns), max(turns)))
+            text = note_of_gap(len(noted), (min(turns), max(turns)))
         return outline.renderer.data("note", text)
+
+    def _covered_by(self, coverage: Coverage | None, summaries: set[str]) -> set[str]:
+        """Returns the keys of the messages that a summary stands for, if it is shown."""
+        if coverage is None or not _shown(coverage, summaries):
+            return set()
+        return {message.key for message in self._assembly.messages[: coverage.messages]}
 
     # -- the end
 
@@ -390,6 +419,10 @@ class _Draft:
             yield _required("input:caller", SectionKind.INPUT, outline.input.tokens)
         for at, note in enumerate(outline.notes, start=1):
             yield _required(f"note:{at}", SectionKind.INPUT, note.tokens)
+
+
+def _shown(coverage: Coverage, summaries: set[str]) -> bool:
+    return of_summary(coverage.summary).id in summaries
 
 
 def _required(name: str, section: SectionKind, tokens: int) -> Entry:

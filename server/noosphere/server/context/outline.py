@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from ..sessions.types import Role
@@ -24,6 +24,7 @@ _ASIDE_SHARE = 16
 _ASIDE_TOKENS_MIN = 64
 _BEGINS = "The conversation begins here."
 _FRESH = "changed since the current input"
+_LATE_SUMMARY = "summary of messages left out above"
 _SHORTENED_MIN = 64
 """What has fewer tokens is in or out: shortening it would save hardly any."""
 _LINE = 1
@@ -34,10 +35,10 @@ def note_of_gap(messages: int, turns: tuple[int, int]) -> str:
     """Returns what stands where messages are left out: how many, 0 if that is not known, and of which turns."""
     first, last = turns
     if not messages:
-        return f"Messages before turn {last} are left out here and not summarised. The session's transcript holds them."
+        return f"Messages before turn {last} are left out here. The session's transcript holds them."
     these = f"{messages} message{'s are' if messages > 1 else ' is'}"
     turns_said = f"turns {first} to {last}" if last > first else f"turn {last}"
-    return f"{these} left out here, of {turns_said}, and not summarised. The session's transcript holds them."
+    return f"{these} left out here, of {turns_said}. The session's transcript holds them."
 
 
 class Outline:
@@ -138,6 +139,8 @@ class Outline:
 
     def label(self, kind: SectionKind, *, fresh: bool = False) -> str:
         """Returns what a block is called."""
+        if fresh and kind is SectionKind.SUMMARY:
+            return _LATE_SUMMARY
         return f"{LABELS[kind]}, {_FRESH}" if fresh else LABELS[kind]
 
     def fence_tokens(self, kind: SectionKind, *, fresh: bool = False) -> int:
@@ -176,17 +179,19 @@ class Outline:
 
         What was written during a step stands before it, so that the bytes before that step stay as they are.
         """
-        if candidate.section not in self._volatile or not candidate.version:
-            return None
-        begun = [at for at, revision in enumerate(self._step_revisions) if 0 < revision <= candidate.version]
+        return self.step_at(candidate.version) if candidate.section in self._volatile else None
+
+    def step_at(self, revision: int) -> int | None:
+        """Returns the step that was the newest at a revision, None if there was none or 0 is given."""
+        begun = [at for at, began in enumerate(self._step_revisions) if 0 < began <= revision]
         return begun[-1] if begun else None
 
     # -- the split
 
-    def demand(self, coverage: Candidate | None, unknown: frozenset[SectionKind]) -> dict[SectionKind, int]:
+    def demand(self, summaries: Sequence[Candidate], unknown: frozenset[SectionKind]) -> dict[SectionKind, int]:
         """Returns what each section could show."""
         demand = dict(self.required)
-        for kind, candidates in (*self.assembly.data.items(), (SectionKind.SUMMARY, (coverage,) if coverage else ())):
+        for kind, candidates in (*self.assembly.data.items(), (SectionKind.SUMMARY, summaries)):
             wanted = sum(self.full_tokens(candidate) for candidate in candidates)
             demand[kind] = wanted + self.fence_tokens(kind) if candidates else 0
         demand |= dict.fromkeys(unknown, UNLIMITED)
@@ -199,7 +204,7 @@ class Outline:
         demand[SectionKind.TRANSCRIPT] = older
         return demand
 
-    def split(self, coverage: Candidate | None, unknown: frozenset[SectionKind] = frozenset()) -> Split:
+    def split(self, summaries: Sequence[Candidate], unknown: frozenset[SectionKind] = frozenset()) -> Split:
         """Splits the budget.
 
         The steps since the current input have their share held for them, and nobody else gets it: as they grow, what
@@ -207,7 +212,7 @@ class Outline:
         way first.
 
         Args:
-            coverage: the summary, if there is one.
+            summaries: those that are to be shown.
             unknown: sections of which is not known yet how much they have to show.
         """
         required = dict(self.required)
@@ -219,7 +224,7 @@ class Outline:
             self.room - outside,
             self.assembly.recipe,
             required=required,
-            demand=self.demand(coverage, unknown),
+            demand=self.demand(summaries, unknown),
             held=frozenset({SectionKind.TOOL_RESULTS}),
         )
         allowed, spare = dict(split.allowed), split.spare
