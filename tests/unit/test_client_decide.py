@@ -143,7 +143,7 @@ async def test_a_lost_reply_is_asked_for_and_not_thought_about(server: ScriptedS
     """The commit was applied; thinking again would write the decision twice, or find it stale by its own doing."""
     server.script("Commit", SILENCE, written(replayed=True))
     think = Thinker()
-    decision = await client.shared("x").decide(think, timeout=0.5)
+    decision = await client.shared("x").decide(think, timeout=2)
     assert (decision.replayed, decision.attempts, len(think.notes)) == (True, 1, 1)
     first, second = server.requests["Commit"]
     assert first == second

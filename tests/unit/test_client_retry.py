@@ -277,7 +277,7 @@ async def test_a_lost_reply_is_asked_for_again(server: ScriptedServer) -> None:
     """The server executed the put and its reply got lost; the retry is answered from memory."""
     server.script("Put", SILENCE, put_applied(5, replayed=True))
     async with connect(server.address, agent="a", retry=QUICK) as client:
-        record = await client.shared("x").put("k", 1, timeout=0.5)
+        record = await client.shared("x").put("k", 1, timeout=2)
     assert record.applied is not None
     assert record.applied.replayed
     first, second = server.requests["Put"]
