@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from tests.support.api import counter, put_op
+from tests.support.api import counter, put, put_op
 from tests.support.engine import LocalServer
 from tests.support.sessions import SessionAgent, caller, refusal, said, session_name, space, texts
 from tests.support.toolcalls import finish, start
@@ -105,6 +105,32 @@ async def test_branches_grow_apart_and_stay_readable(world: World) -> None:
         await a.append(s, said("late"), expected_last="nobody")
     last = (await a.messages(s))[-1]
     await a.append(s, said("next"), expected_last=last.id)
+
+
+async def test_an_id_is_known_on_the_branch_that_has_it(world: World) -> None:
+    a, s = await opened(world)
+    kept = await a.say(s, "kept", id="m0")
+    point = await a.checkpoint(s)
+    first = await a.say(s, "first", id="m1")
+    await a.restore(s, point.id)
+    # Whoever goes on from the checkpoint says again what it has said before.
+    assert await a.say(s, "other words", id="m0") == kept
+    second = await a.say(s, "second", id="m1")
+    assert second != first
+    assert await a.say(s, "other words", id="m1") == second
+    operations = memory.Operation(append=memory.AppendOperation(message=said("third", id="m1")))
+    await a.agent.transact(space(s), put("k", 1), operations)
+    assert texts(await a.messages(s)) == ["kept", "second"]
+    assert texts(await a.messages(s, branch=0)) == ["kept", "first"]
+    # Back on the first line of events it is the first message's again, and can be taken back wherever it is.
+    left = next(c for c in await a.checkpoints(s) if c.cause == "restore")
+    await a.restore(s, left.id)
+    assert await a.say(s, "other words", id="m1") == first
+    await a.restore(s, point.id)
+    assert (await a.retract(s, "m1")).key == second.key
+    assert texts(await a.messages(s, branch=0)) == ["kept", "first"]
+    assert texts(await a.messages(s, branch=1)) == ["kept", ""]
+    assert texts(await a.messages(s)) == ["kept"]
 
 
 async def test_an_empty_session_can_be_gone_back_to(world: World) -> None:

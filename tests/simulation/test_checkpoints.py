@@ -44,7 +44,7 @@ class Step(NamedTuple):
 
 
 KINDS = (
-    *("put", "put", "delete", "add", "transact", "short", "say", "say", "control"),
+    *("put", "put", "delete", "add", "transact", "short", "say", "named", "named", "control"),
     *("turn", "save", "save", "restore", "restore", "fork"),
     *("elapse", "sweep", "restart", "crash"),
 )
@@ -66,11 +66,12 @@ class Item(NamedTuple):
 
 @dataclass
 class State:
-    """What a checkpoint holds."""
+    """What a checkpoint holds; ``named`` are the texts of messages by their ids."""
 
     items: dict[str, Item] = field(default_factory=dict)
     control: str = ""
     said: list[str] = field(default_factory=list)
+    named: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -139,6 +140,11 @@ class Play:
                 words = [f"{self.count}.{number}" for number in range(1 + step.chosen % 3)]
                 await a.append(session.id, *map(said, words))
                 state.said += words
+            case "named":
+                reply = await a.append(session.id, said(str(self.count), id=key))
+                assert texts(reply.messages) == [state.named.setdefault(key, str(self.count))]
+                if reply.revision:
+                    state.said.append(str(self.count))
             case "control":
                 await a.set_control(session.id, control=pb.ControlState(next_node=str(self.count)))
                 state.control = str(self.count)

@@ -467,7 +467,7 @@ class Message(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     RETRACTED_FIELD_NUMBER: _builtins.int
     id: _builtins.str
-    """The author's own id, unique in the session, at most 128 bytes; empty asks the server for one. Ids of the form
+    """The author's own id, unique on a branch, at most 128 bytes; empty asks the server for one. Ids of the form
     that the server issues, 16 hex digits, `-` and 4 more, name only messages that it has named.
     """
     role: Global___Role.ValueType

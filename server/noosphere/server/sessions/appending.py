@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from noosphere.consistency import Reason, Refusal, invalid, too_large
 
-from ..ports.store import StoredEntry
-from .codec import decode_index, decode_message, decode_turns, encode_message, message_attributes
+from .branches import on_present_branch
+from .codec import decode_message, decode_places, decode_turns, encode_message, message_attributes
 from .draft import Draft, Look
-from .keys import MESSAGE_IDS, MESSAGES, TURNS, check_entry_id, id_key, is_slot, slot
+from .keys import HISTORY, MESSAGE_IDS, MESSAGES, TURNS, check_entry_id, id_key, is_slot, slot
 from .types import Message, Role
 
 MESSAGES_PER_CALL_MAX = 16
@@ -117,7 +117,8 @@ def message_key(message_id: str) -> str:
 
 def keys_of(messages: Iterable[Message]) -> tuple[str, ...]:
     """Returns the keys on which appending messages depends, for a commit to check."""
-    return tuple(message_key(message.id) for message in messages if message.id)
+    ids = tuple(message_key(message.id) for message in messages if message.id)
+    return (*ids, HISTORY) if ids else ()
 
 
 def turn_keys(messages: Iterable[Message]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -128,13 +129,30 @@ def turn_keys(messages: Iterable[Message]) -> tuple[tuple[str, ...], tuple[str, 
     return ((TURNS,), ()) if any(message.turn for message in messages) else ((), (TURNS,))
 
 
-def known(entries: Mapping[str, StoredEntry | None], message_id: str) -> str:
-    """Returns the key of the message with an id, empty if there is none."""
+def known(look: Look, message_id: str) -> str:
+    """Returns the key of the message with an id on the present branch, empty if there is none.
+
+    A message that a restore has left behind does not count: whoever goes on from there may say it again. What the
+    server has named is the one message, on whichever branch it lies.
+    """
+    keys = _named(look, message_id)
+    return next((key for key in keys if is_slot(message_id) or on_present_branch(look, key)), "")
+
+
+def known_anywhere(look: Look, message_id: str) -> str:
+    """Returns the key of the message with an id on the present branch, else on the newest one that has it, else ''."""
+    return known(look, message_id) or next(iter(_named(look, message_id)), "")
+
+
+def _named(look: Look, message_id: str) -> tuple[str, ...]:
+    """Returns the key of each message that an id has named, the newest first."""
     name = message_key(message_id)
-    entry = entries[name]
+    entry = look.entries[name]
     if entry is None:
-        return ""
-    return name if is_slot(message_id) else MESSAGES + slot(entry.revision, decode_index(entry.data))
+        return ()
+    if is_slot(message_id):
+        return (name,)
+    return tuple(MESSAGES + slot(revision, index) for revision, index in decode_places(entry))
 
 
 def append(
@@ -155,7 +173,7 @@ def append(
     turns = decode_turns(look.record(TURNS))
     stored: list[Stored] = []
     for message, size in zip(messages, tokens, strict=True):
-        if message.id and (key := known(look.entries, message.id)):
+        if message.id and (key := known(look, message.id)):
             if is_slot(message.id) and not _is_named_by_server(look, key):
                 raise invalid("message.id", f"{message.id!r} is the place of a message with an id of its own")
             stored.append(Stored(key, 0))

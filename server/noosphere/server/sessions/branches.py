@@ -20,7 +20,7 @@ from ..memory.types import Call
 from ..ports.store import NamespaceRef
 from .codec import decode_message, value_of
 from .draft import Look
-from .keys import BRANCHES, MESSAGES, SUMMARIES, KeyRange, just_after
+from .keys import BRANCHES, HISTORY, MESSAGES, SUMMARIES, KeyRange, just_after
 from .scribe import Scan, Scribe
 from .types import Message
 
@@ -89,6 +89,14 @@ def stretches(look: Look, branch: int) -> tuple[Stretch, ...]:
     begins = "" if own is None else MESSAGES + to_hex(own.stored)
     ends = "" if following is None else MESSAGES + to_hex(following.stored)
     return (*data.kept, Stretch(begins, ends))
+
+
+def on_present_branch(look: Look, key: str) -> bool:
+    """Tells whether a message of the session itself belongs to the present branch; ``keys.HISTORY`` must be read."""
+    begun = look.internal(HISTORY)
+    if begun is None or key > MESSAGES + to_hex(begun.revision):
+        return True
+    return any(not stretch.session and stretch.holds(key) for stretch in _decoder.decode(begun.data).kept)
 
 
 def up_to(found: Sequence[Stretch], last_message: str, session: str = "") -> tuple[Stretch, ...]:

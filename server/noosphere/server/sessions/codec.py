@@ -6,12 +6,14 @@ envelope holds (revision, writer, time) is put in by the decoder and stored only
 
 from __future__ import annotations
 
+import struct
 from typing import TypeVar
 
 import msgspec
 
 from noosphere.consistency import Record, Scalar, split_actor
 
+from ..ports.store import StoredEntry
 from .types import Message, Part, Role, SessionInfo, SessionMeta, ToolUse, Turns
 
 ROLE_ATTRIBUTE = "role"
@@ -19,6 +21,8 @@ AUTHOR_ATTRIBUTE = "author"
 TURN_ATTRIBUTE = "turn"
 
 _INDEX_BYTES = 2
+_PLACE = struct.Struct(">QH")
+_PLACES_MAX = 32
 
 T = TypeVar("T")
 
@@ -139,6 +143,22 @@ def author_of(record: Record) -> str:
 def encode_index(index: int) -> bytes:
     """Returns what an id's record holds: which mutation of its commit made the record."""
     return index.to_bytes(_INDEX_BYTES, "big")
+
+
+def encode_places(index: int, before: StoredEntry | None) -> bytes:
+    """Returns what an id's record holds: its newest place, and where it was used before, as far as there is room.
+
+    Args:
+        index: which mutation of the present commit makes the record.
+        before: the id's record so far, None if it was never used.
+    """
+    earlier = () if before is None else decode_places(before)[: _PLACES_MAX - 1]
+    return encode_index(index) + b"".join(_PLACE.pack(*place) for place in earlier)
+
+
+def decode_places(entry: StoredEntry) -> tuple[tuple[int, int], ...]:
+    """Returns revision and index of each record that an id has named, the newest first."""
+    return ((entry.revision, decode_index(entry.data)), *_PLACE.iter_unpack(entry.data[_INDEX_BYTES:]))
 
 
 def decode_index(data: bytes) -> int:

@@ -24,7 +24,7 @@ from ..memory.codec import decode_entry
 from ..memory.expiry import mutations_of
 from ..memory.types import Call
 from ..ports.store import Check, CollectionCheck, KeyCheck, Mutation, NamespaceView, ScanResult, StoredEntry
-from .codec import encode_index
+from .codec import encode_places
 from .hooks import ItemChange, ItemHook
 from .keys import id_key, is_item, is_saved
 from .types import SessionInfo
@@ -127,7 +127,8 @@ class Draft:
         put = Put(data, Encoding.JSON, attributes)
         self._visible.append((collection, decide_put(None, collection, put, self.at(collection))))
         if entry_id is not None:
-            self.keep(id_key(*entry_id), encode_index(index))
+            name = id_key(*entry_id)
+            self.keep(name, encode_places(index, self._look.entries[name]))
         return index
 
     def put(

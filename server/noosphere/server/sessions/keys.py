@@ -45,7 +45,13 @@ ITEMS_COUNTED = "\0items"
 """Written by whoever makes an item while the session has many, so that two cannot both take the last place."""
 
 IDS = "\0ids/"
-"""``\\0ids/<kind>/<id>``: an id that was used. Its revision and the index in it name the record's key."""
+"""``\\0ids/<kind>/<id>``: an id that was used. Its revision and the index in it name the record's key.
+
+A message's id may have been used before on other branches; then these places follow.
+"""
+
+HISTORY = "\0history"
+"""What the present branch keeps of the history before it; absent on the first. Its revision is where it begins."""
 
 PENDING = "\0pending/"
 """``\\0pending/<call id>``: a tool call that has no result yet; gone with the commit that finishes it."""

@@ -20,7 +20,7 @@ from ..ports.store import StoredEntry
 from .branches import BranchData, branch_key, branch_keys, stretches, up_to
 from .codec import encode
 from .draft import Draft, Look
-from .keys import CONTROL, INFO, SAVEPOINTS, is_item, version_key
+from .keys import CONTROL, HISTORY, INFO, SAVEPOINTS, is_item, version_key
 from .manifests import Manifest, SavedVersion
 from .putting_back import decide_put_back
 from .retention import Retention
@@ -127,6 +127,7 @@ class Restorer:
             kept = up_to(stretches(look, then.branch), then.last_message, then.last_session)
             begun = BranchData(left, then.id, kept, then.summary)
             draft.put(branch_key(next_branch), encode(begun))
+            draft.keep(HISTORY, encode(begun))
             draft.put(INFO, encode(msgspec.structs.replace(look.session, branch=next_branch)))
             draft.reply = _REPLY.pack(left, restored, removed)
             check_fits(draft, "the checkpoint")

@@ -14,13 +14,13 @@ from ..memory.codec import decode_record
 from ..memory.reads import PAGE_BYTES_MAX, check_page_size
 from ..memory.types import Call
 from ..ports.models import Tokenizers
-from .appending import Stored, append, check_messages, keys_of, known, message_key, turn_keys
+from .appending import Stored, append, check_messages, keys_of, known, known_anywhere, message_key, turn_keys
 from .branches import OlderHistory, Stretch, branch_keys, check_branch, older_history, stretch_ref, stretches
 from .codec import decode_message, encode_message, message_attributes
 from .counting import count, texts_of
 from .draft import Draft, Look
 from .history import Quoting, newest_key, summaries_quoting
-from .keys import MESSAGES, RETRACTED, SUMMARIES, KeyRange, check_entry_id, slot, slot_index, slot_revision
+from .keys import HISTORY, MESSAGES, RETRACTED, SUMMARIES, KeyRange, check_entry_id, slot, slot_index, slot_revision
 from .saving import Moved, prepared
 from .scribe import Intent, Scan, Scribe, Written, recorded
 from .types import Message, SessionSettings, ToolUse
@@ -109,7 +109,7 @@ class Transcript:
 
         def decide(look: Look, draft: Draft) -> tuple[Stored, ...]:
             # What is known stays as it is, whatever has come after it.
-            if older is not None and not all(m.id and known(look.entries, m.id) for m in messages):
+            if older is not None and not all(m.id and known(look, m.id) for m in messages):
                 _check_last(look, older, expected_last or "")
             stored = append(look, draft, messages, author, tokens)
             draft.reply = b"".join(map(_remember, stored))
@@ -215,7 +215,7 @@ class Transcript:
         """
         check_entry_id(message_id, "message_id")
         name = message_key(message_id)
-        key = known((await self._scribe.peek(session_id, (name,))).entries, message_id)
+        key = known_anywhere(await self._scribe.peek(session_id, (name, HISTORY)), message_id)
         written = await prepared(session_id, lambda: self._retract(call, session_id, message_id, key))
         look = await self._scribe.read(Call(call.incarnation), session_id, (key,))
         return MessagesReply(

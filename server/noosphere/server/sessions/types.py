@@ -42,7 +42,7 @@ class Message(NamedTuple):
     """One message of a transcript.
 
     Attributes:
-        id: the author's own id, unique in the session; appending it again changes nothing.
+        id: the author's own id, unique on a branch; appending it again changes nothing.
         role: who speaks.
         parts: the content, in order.
         tool_calls: what an assistant's message asks for.
