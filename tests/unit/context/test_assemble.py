@@ -273,7 +273,7 @@ def test_a_summary_that_comes_during_a_turn_stands_where_it_came() -> None:
     one = assemble(story.assembly())
     assert "SUMMARY_MISSING" in one.warnings
     story.revision += 1
-    late = coverage_of(story.messages, 6)._replace(revision=story.revision)
+    late = coverage_of(story.messages, 10)._replace(revision=story.revision)
     story.result(story.call("search")[0], "found")
     two = assemble(story.assembly(coverages=(late,)))
     assert "SUMMARY_MISSING" not in two.warnings
