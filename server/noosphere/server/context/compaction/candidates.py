@@ -33,6 +33,7 @@ _LEAVES_PER_TOKEN = 4
 _REPEATED = 0.3
 # An element matters less the more there are before it that matter as much: half at this rank.
 _HALF_AT = 16
+_FIELDS_HALF_AT = 1_000
 _ANY: Final = "*"
 
 
@@ -87,9 +88,7 @@ class Candidates:
         keys, values = [key for key, _ in node], [value for _, value in node]
         is_table = isinstance(find_heading(values, keys), Table)
         if not is_table and len(node) <= WIDE:
-            # The shares end where there is no room left.
-            pairs = zip(node, self._shares(len(node), leaves_max), strict=False)
-            return Record([(key, self._part(value, (*path, key), share)) for (key, value), share in pairs])
+            return Record(self._fields(node, path, leaves_max))
         chosen = self._shortlist(values, keys, leaves_max)
         names = [keys[place] for place in chosen.places]
         parts = self._elements(chosen, values, path, leaves_max, () if is_table else names)
@@ -97,6 +96,17 @@ class Candidates:
             return Record(list(zip(names, parts, strict=False)))
         names = names[: len(parts)]
         return Several(parts, names, [usefulness.tokens(name) + 1 for name in names], chosen.ranks[: len(parts)])
+
+    def _fields(self, node: Fields, path: tuple[str, ...], leaves_max: int) -> list[tuple[str, Part]]:
+        entries: list[tuple[str, Part]] = []
+        outer = self._emphasis
+        # The shares end where there is no room left.
+        for (key, value), share in zip(node, self._shares(len(node), leaves_max), strict=False):
+            # Between fields that are all alike the order decides; otherwise it hardly matters.
+            self._emphasis = outer / (1 + len(entries) / _FIELDS_HALF_AT)
+            entries.append((key, self._part(value, (*path, key), share)))
+        self._emphasis = outer
+        return entries
 
     def _shortlist(self, elements: Sequence[Node], keys: Sequence[str], leaves_max: int) -> Chosen:
         return shortlist(elements, keys, self._past, max(1, min(self._elements_max, leaves_max)))
@@ -171,7 +181,7 @@ class Candidates:
         number = self._numbers.setdefault(path, len(self._numbers))
         if number == len(self.columns):
             name = path[-1] if path and path[-1] != _ANY else ""
-            self.columns.append(Column(name, usefulness.tokens(name) + 1))
+            self.columns.append(Column(usefulness.tokens(name) + 1))
         return number
 
 

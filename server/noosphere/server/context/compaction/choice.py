@@ -43,6 +43,7 @@ def choose(candidates: Candidates, size: Callable[[Built], int], tokens_max: int
     kept = decide(candidates, best.price, best.rows)
     fitting.fill(kept)
     built = build(candidates, kept)
+    # No price is so high that nothing could stay: the budget is checked at the end, too.
     return built if built.values and size(built) <= tokens_max else None
 
 

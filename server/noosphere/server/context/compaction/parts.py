@@ -69,12 +69,10 @@ class Column:
     """A field with all its values.
 
     Attributes:
-        name: its own name; empty for elements of an array.
         tokens: what its name costs.
         leaves: its values.
     """
 
-    name: str
     tokens: int
     leaves: list[Leaf] = field(default_factory=list)
 

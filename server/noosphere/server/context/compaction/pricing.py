@@ -15,7 +15,6 @@ from .parts import Leaf, Part, Record, Several
 GAP = "…"
 """Stands in a long string for what was left out."""
 
-_ROUNDS = 3
 _ROW_KEY_WORTH = 1.2
 _ROW_TOKENS = 1
 
@@ -40,13 +39,11 @@ def decide(candidates: Candidates, price: float, rows: int) -> list[bool]:
         Which fields are kept.
     """
     _keep_all(candidates.root, rows)
-    kept: list[bool] = []
-    # A field is judged in the elements that are kept, and an element by its fields that are kept.
-    for _ in range(_ROUNDS):
-        gains = [-price * column.tokens for column in candidates.columns]
-        _add_gains(candidates.root, price, gains)
-        kept = [gain > 0 for gain in gains]
-        _keep_elements(candidates.root, price, kept, rows)
+    # A field is judged in all elements that are considered, and then an element by its fields that are kept.
+    gains = [-price * column.tokens for column in candidates.columns]
+    _add_gains(candidates.root, price, gains)
+    kept = [gain > 0 for gain in gains]
+    _keep_elements(candidates.root, price, kept, rows)
     return kept
 
 
