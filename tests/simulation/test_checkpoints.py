@@ -326,3 +326,41 @@ def test_a_checkpoint_amid_writes_is_what_was_there_at_one_moment(seed: int) -> 
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(play(Path(folder)))
+
+
+@settings(max_examples=25, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@given(seed=st.integers(0, 1 << 32))
+def test_a_restore_amid_writes_removes_what_came_before_it_and_nothing_else(seed: int) -> None:
+    async def play(folder: Path) -> None:
+        rng = random.Random(seed)
+        async with local_server(folder) as server:
+            agents = [SessionAgent(await server.api.agent(f"agent {number}")) for number in range(3)]
+            s = (await agents[0].open()).id
+            await agents[0].agent.put(space(s), "kept", 1)
+            point = await agents[0].checkpoint(s)
+            interleave(server, rng)
+            made: dict[str, int] = {}
+            told: dict[str, int] = {}
+
+            async def write(agent: SessionAgent, name: str) -> None:
+                for number in range(10):
+                    key = f"{name}/{number}"
+                    made[key] = (await agent.agent.put(space(s), key, number)).revision
+                    if number % 3 == 0:
+                        told[key] = (await agent.append(s, said(key))).revision
+
+            async def restore() -> int:
+                for _ in range(rng.randrange(40)):
+                    await asyncio.sleep(0)
+                return (await agents[2].restore(s, point.id)).head
+
+            *_, restored = await asyncio.gather(write(agents[0], "a"), write(agents[1], "b"), restore())
+            assert (await agents[0].items(s)).keys() == {"kept", *(k for k, at in made.items() if at > restored)}
+            assert sorted(texts(await agents[0].messages(s))) == sorted(k for k, at in told.items() if at > restored)
+            left = next(c for c in await agents[0].checkpoints(s) if c.cause == "restore" or c.id == point.id)
+            await agents[2].restore(s, left.id)
+            assert (await agents[0].items(s)).keys() == {"kept", *(k for k, at in made.items() if at < restored)}
+            assert sorted(texts(await agents[0].messages(s))) == sorted(k for k, at in told.items() if at < restored)
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(play(Path(folder)))
