@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
@@ -57,6 +58,7 @@ BASED_ON_MAX = 32
 PENDING_MAX = 1_000
 """Most calls of one session that are pending; several that start at one moment may pass it together."""
 
+_STEP_RECORDS = 64
 _SCAN_STEP = 128
 _SCANNED_MAX = 10_000
 """Most calls that one page looks through for matches; the page may then be empty, with a next token."""
@@ -265,6 +267,9 @@ class ToolCalls:
             more = page.more
             for entry in page.entries:
                 cursor = entry.key
+                scanned += 1
+                if scanned % _STEP_RECORDS == 0:
+                    await asyncio.sleep(0)
                 tool_call = decode_tool_call(entry.key, decode_record(entry.data, entry.revision))
                 if status is not None and tool_call.status is not status:
                     continue
@@ -272,7 +277,6 @@ class ToolCalls:
                 taken += len(entry.data)
                 if len(found) >= size or taken >= PAGE_BYTES_MAX:
                     return ToolCallPage(tuple(found), cursor, look.view.head, read_set)
-            scanned += len(page.entries)
             if more and scanned >= _SCANNED_MAX:
                 return ToolCallPage(tuple(found), cursor, look.view.head, read_set)
         return ToolCallPage(tuple(found), None, look.view.head, read_set)
