@@ -1,0 +1,1 @@
+"""Long-term facts: how they are found, ranked and decided about."""
