@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from ..ports.models import Tokenizer
 from ..sessions.compacting import Before, Compacted
 from ..sessions.toolcall import Compaction
-from .compaction import Stage, Task, compress, parse_paths
+from .compaction import Compressed, Stage, Task, compress, parse_paths
 
 AT_ONCE_MAX = 2
 """How many results are made smaller at once; it is work of the processor, so more would only delay everything else."""
@@ -41,6 +41,17 @@ class ResultCompactor:
     ) -> Compacted:
         """Makes a result fit, in a thread."""
         task = Task(before.tool, before.arguments, before.goals, before.messages)
-        async with self._turns:
-            found = await asyncio.to_thread(compress, output, tokenizer, tokens_max=tokens_max, task=task, keep=keep)
+        await self._turns.acquire()
+        work = asyncio.ensure_future(
+            asyncio.to_thread(compress, output, tokenizer, tokens_max=tokens_max, task=task, keep=keep)
+        )
+        work.add_done_callback(self._done)
+        # A caller that goes away leaves the thread at work, so its turn is not over either.
+        found = await asyncio.shield(work)
         return Compacted(found.text, _COMPACTIONS[found.stage], found.tokens)
+
+    def _done(self, work: asyncio.Future[Compressed]) -> None:
+        self._turns.release()
+        if not work.cancelled():
+            # Looked at even if nobody waits for it any more.
+            work.exception()
