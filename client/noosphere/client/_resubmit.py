@@ -16,7 +16,7 @@ from noosphere.consistency import CausalContext
 from noosphere.v1 import memory_service_pb2 as ms
 from noosphere.v1 import types_pb2 as pb
 
-from ._acked import AckedCommit, AckedWrite, Again, Part
+from ._acked import AckedCommit, AckedWrite, Again
 from ._errors import AckedWritesLost, DeadlineExceeded, NoosphereError, NotKept, TransactionFailed
 from ._record import Applied, to_applied
 from ._refused import Attempt
@@ -98,14 +98,16 @@ class _Call:
             return self._all(0, error)
 
     async def _request(self, timeout: float | None) -> ms.TransactRequest | ms.CommitRequest:
-        original, parts = self._commit.request, self._commit.parts
-        keys = [part.key for part in parts]
-        records = await self._space.read_many(JSON, keys, timeout)
-        operations = [
-            operation
-            for part, record in zip(parts, records, strict=True)
-            if (operation := self._conditioned(part, record.version or 0)) is not None
-        ]
+        original = self._commit.request
+        keys = [part.key for part in self._commit.parts if not isinstance(part, ms.AppendOperation)]
+        versions = {record.key: record.version or 0 for record in await self._space.read_many(JSON, keys, timeout)}
+        operations: list[ms.Operation] = []
+        for part in self._commit.parts:
+            if isinstance(part, ms.AppendOperation):
+                # Its own id decides whether the message is there already.
+                operations.append(ms.Operation(append=part))
+            elif (write := self._conditioned(part, versions[part.key])) is not None:
+                operations.append(write)
         compares = list(self._compares(set(keys)))
         if not original.call.read_set_token:
             return ms.TransactRequest(namespace=self._space.name, compares=compares, operations=operations)
@@ -136,7 +138,9 @@ class _Call:
             else:
                 yield compare
 
-    def _conditioned(self, part: Part, version: int) -> ms.Operation | None:
+    def _conditioned(
+        self, part: ms.PutOperation | ms.DeleteOperation | ms.MergeOperation, version: int
+    ) -> ms.Operation | None:
         """Returns a write on the condition that nothing else was written there since; None if none is due."""
         assert self._commit.lost is not None
         cut = CausalContext(self._commit.lost.after)
@@ -176,7 +180,8 @@ class _Call:
         commit = self._commit
         if commit.again is not None:
             for operation, result in zip(commit.again.request.operations, applied, strict=True):
-                self._left[self._space.name, _attempt(operation).key] = result
+                if not operation.HasField("append"):
+                    self._left[self._space.name, _attempt(operation).key] = result
         commit.again, commit.done = None, revision
         self._space.transport.progress.acked.drop(commit)
         return self._all(revision)
@@ -196,6 +201,8 @@ def _attempt(operation: ms.Operation) -> Attempt:
             return Attempt(operation.put.key, "put", JSON, None, to_payload(operation.put.value))
         case "delete":
             return Attempt(operation.delete.key, "delete", JSON)
+        case "append":
+            return Attempt(operation.append.message.id, "append", JSON)
         case _:
             return Attempt(operation.merge.key, "put", JSON)
 

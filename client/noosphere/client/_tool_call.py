@@ -350,14 +350,13 @@ class ToolCall:
         return await self._review(False, request_id, timeout)
 
     async def raw(self, *, timeout: float | None = None) -> bytes:
-        """Returns the result as it arrived.
+        """Returns the result as it arrived; empty if there is none yet.
 
         Args:
             timeout: the deadline with all retries, in seconds.
 
         Raises:
-            EntryNotFound: there is none.
-            NoosphereError: anything else, see the tree.
+            NoosphereError: see the tree.
         """
         stub = self._services.sessions
 

@@ -15,7 +15,7 @@ from noosphere.server.rpc.server import RpcServer
 from ._calls import ServerClock
 from ._clock import REST_SECONDS
 from ._plan import Plan
-from ._service import ObservedMemory
+from ._service import ObservedContexts, ObservedMemory, ObservedSessions
 from ._streams import Streams
 from ._tape import TapedJournal
 
@@ -73,7 +73,6 @@ async def life(
     journal = TapedJournal(data, workshop)
     async with contextlib.AsyncExitStack() as stack:
         engine = await stack.enter_async_context(open_engine(settings, clock=clock, journal=journal, on_fatal=on_fatal))
-        service = ObservedMemory(engine.memory, clock.calls, plan, streams)
         rpc = RpcServer(
             engine.memory,
             engine.sessions,
@@ -81,7 +80,9 @@ async def life(
             engine.contexts,
             clock,
             enable_reflection=False,
-            service=service,
+            service=ObservedMemory(engine.memory, clock.calls, plan, streams),
+            session_service=ObservedSessions(engine.sessions, engine.transitions, clock.calls, plan),
+            context_service=ObservedContexts(engine.contexts, clock.calls, plan),
         )
         bound = await rpc.start(f"{HOST}:{port}")
         stack.push_async_callback(rpc.abort)

@@ -79,8 +79,9 @@ class MeteredChannel(grpc.aio.Channel):
 
     def unary_unary(self, *args: Any, **kwargs: Any) -> Any:
         """Returns a method whose calls are counted."""
-        method = self._channel.unary_unary(*args, **kwargs)
+        return self._counted(self._channel.unary_unary(*args, **kwargs))
 
+    def _counted(self, method: Any) -> Any:
         async def call(request: Any, **options: Any) -> Any:
             self._meter.add(1)
             try:
@@ -91,15 +92,22 @@ class MeteredChannel(grpc.aio.Channel):
         return call
 
     def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Returns a method; if it is the watch, its messages are counted."""
+        """Returns a method; the messages of a watch are counted, and any other call until it ends."""
         plain = self._channel.unary_stream(method, *args, **kwargs)
-        if method != _WATCH:
-            return plain
-        return lambda request, **options: self._streams.open(plain, request, options)
+        if method == _WATCH:
+            return lambda request, **options: self._streams.open(plain, request, options)
+
+        def begin(request: Any, **options: Any) -> Any:
+            call = plain(request, **options)
+            self._meter.add(1)
+            call.add_done_callback(lambda _: self._meter.add(-1))
+            return call
+
+        return begin
 
     def stream_unary(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns a method as it is."""
-        return self._channel.stream_unary(*args, **kwargs)
+        """Returns a method whose calls are counted."""
+        return self._counted(self._channel.stream_unary(*args, **kwargs))
 
     def stream_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Returns a method; if it is the pipeline, the calls in it are counted."""

@@ -8,13 +8,25 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from noosphere.consistency import Reason, Refusal
-from noosphere.v1 import memory_service_pb2 as pb
+from noosphere.v1 import context_service_pb2, memory_service_pb2, session_service_pb2
 
 from ._calls import Call, ServerClock
 
-_SERVICE = pb.DESCRIPTOR.services_by_name["MemoryService"]
-METHODS = frozenset(m.name for m in _SERVICE.methods if not m.client_streaming and not m.server_streaming)
-"""Methods whose calls are answered once, be it alone or in a pipeline."""
+_SERVICES = {
+    "MemoryService": memory_service_pb2,
+    "SessionService": session_service_pb2,
+    "ContextService": context_service_pb2,
+}
+METHODS_OF = {
+    name: frozenset(
+        method.name
+        for method in module.DESCRIPTOR.services_by_name[name].methods
+        if not method.client_streaming and not method.server_streaming
+    )
+    for name, module in _SERVICES.items()
+}
+"""Methods whose calls are answered once, be it alone or in a pipeline, by service. No name is in two services."""
+METHODS = frozenset().union(*METHODS_OF.values())
 
 _NEVER_MS = 1 << 62
 """A moment on the server's clock that does not come."""
@@ -23,6 +35,10 @@ CHANGING = frozenset(
     {
         *("Put", "Delete", "Merge", "Transact", "Commit", "ResolveConflict"),
         *("ClaimNext", "Renew", "Release", "Complete", "Reserve", "CancelReservation"),
+        *("OpenSession", "UpdateSession", "CloseSession", "PurgeSession", "ForkSession", "Handoff"),
+        *("AppendMessages", "RetractMessage", "BeginTurn", "EndTurn", "SetControl", "SummarizeSession"),
+        *("StartToolCall", "FinishToolCall", "ReviewToolCall", "CreateCheckpoint", "RestoreCheckpoint"),
+        "RunTransitions",
     }
 )
 """Methods whose calls carry a request id."""
@@ -220,7 +236,8 @@ def _written(method: str, request: Any) -> Iterator[tuple[str, str]]:
         case "Transact" | "Commit":
             for operation in request.operations:
                 kind = operation.WhichOneof("kind")
-                if kind is not None:
+                # The key of a message is the server's to choose.
+                if kind not in (None, "append"):
                     yield request.namespace, getattr(operation, kind).key
             for compare in request.compares:
                 yield request.namespace, compare.key

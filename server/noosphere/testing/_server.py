@@ -111,7 +111,7 @@ class Server:
 
         Values end and tombstones are reaped when they are due, claims and leases lapse unless their holders
         in this process renew them, which they do as in production, and calls that wait (for a task, say)
-        give up in time. Clients in other processes hear of time only through the server.
+        give up in time. Idle sessions are closed, and closed ones purged. Clients in other processes hear of time only through the server.
 
         Args:
             seconds: how long, more than 0 and at most ten years.
@@ -135,23 +135,29 @@ class Server:
             # Also what is due at no moment of its own: logs that have become too old, sessions that are idle.
             await self.engine.memory.upkeep.round()
             await self.engine.sessions.upkeep.round()
-            await self._rest.come(clock.calls)
+            await self._come_to_rest()
 
     async def settle(self) -> None:
         """Returns once every call of a client in this process is answered, or waits for time to move.
 
-        By then whoever reads a watch has read everything that has happened.
+        By then whoever reads a watch has read everything that has happened, and summaries that were due are made.
 
         Raises:
             TimeoutError: a client never comes to rest.
         """
-        await self._rest.come(self._clock.calls)
+        await self._come_to_rest()
 
     async def restart(self) -> None:
         """Stops in good order and starts again on the same folder and port; the epoch stays."""
         async with self._moving:
             await self._end(orderly=True)
             await self._begin(self._data)
+
+    async def _come_to_rest(self) -> None:
+        await self._rest.come(self._clock.calls)
+        if self._life is not None:
+            await self.engine.sessions.summary_worker.idle()
+            await self._rest.come(self._clock.calls)
 
     async def _until_next_ms(self) -> int:
         """Returns how long until the next thing happens that somebody may notice."""

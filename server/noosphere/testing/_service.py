@@ -1,4 +1,7 @@
-"""The server's own handlers, with the test's faults before and after each call."""
+"""The server's own handlers, with the test's faults before and after each call.
+
+Alone or in a pipeline, every call goes through the plan.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,23 @@ from contextlib import aclosing
 from typing import Any
 
 from noosphere.consistency import Refusal
+from noosphere.server.context.service import ContextService
 from noosphere.server.memory import Memory
 from noosphere.server.rpc.calls import Context, streaming, unary
+from noosphere.server.rpc.context import ContextRpc
 from noosphere.server.rpc.memory import MemoryRpc
+from noosphere.server.rpc.sessions import SessionRpc
+from noosphere.server.sessions import Sessions
+from noosphere.server.transitions import Transitions
 from noosphere.v1 import memory_service_pb2 as pb
 
 from ._calls import Call, Calls
-from ._plan import METHODS, Plan
+from ._plan import METHODS_OF, Plan
 from ._streams import Streams
 
 
 class ObservedMemory(MemoryRpc):
-    """MemoryService as it is served to tests: alone or in a pipeline, every call goes through the plan."""
+    """MemoryService as it is served to tests."""
 
     def __init__(self, memory: Memory, calls: Calls, plan: Plan, streams: Streams) -> None:
         super().__init__(memory)
@@ -38,10 +46,28 @@ class ObservedMemory(MemoryRpc):
                 yield response
 
 
-def _observed(name: str) -> Any:
-    execute = getattr(MemoryRpc, name).__wrapped__
+class ObservedSessions(SessionRpc):
+    """SessionService as it is served to tests."""
 
-    async def method(self: ObservedMemory, request: Any, context: Context | None) -> Any:
+    def __init__(self, sessions: Sessions, transitions: Transitions, calls: Calls, plan: Plan) -> None:
+        super().__init__(sessions, transitions)
+        self.calls = calls
+        self.plan = plan
+
+
+class ObservedContexts(ContextRpc):
+    """ContextService as it is served to tests."""
+
+    def __init__(self, contexts: ContextService, calls: Calls, plan: Plan) -> None:
+        super().__init__(contexts)
+        self.calls = calls
+        self.plan = plan
+
+
+def _observed(kind: type, name: str) -> Any:
+    execute = getattr(kind, name).__wrapped__
+
+    async def method(self: Any, request: Any, context: Context | None) -> Any:
         call = Call(name, _agent_of(request))
         with self.calls.entered(call, own_task=context is not None):
             await self.plan.before(call, request)
@@ -59,6 +85,9 @@ def _observed(name: str) -> Any:
 
 def _agent_of(request: Any) -> str:
     fields = request.DESCRIPTOR.fields_by_name
+    if "context" in fields:
+        # PlanContext has the request of another call in it.
+        request, fields = request.context, request.context.DESCRIPTOR.fields_by_name
     if "call" in fields:
         request = request.call
     elif "actor" not in fields:
@@ -66,5 +95,10 @@ def _agent_of(request: Any) -> str:
     return str(request.actor.agent_id)
 
 
-for _name in METHODS:
-    setattr(ObservedMemory, _name, _observed(_name))
+for _service, _kind, _plain in (
+    ("MemoryService", ObservedMemory, MemoryRpc),
+    ("SessionService", ObservedSessions, SessionRpc),
+    ("ContextService", ObservedContexts, ContextRpc),
+):
+    for _name in METHODS_OF[_service]:
+        setattr(_kind, _name, _observed(_plain, _name))

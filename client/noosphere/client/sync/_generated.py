@@ -2370,14 +2370,13 @@ class ToolCall(Twin[aio.ToolCall]):
         return ToolCall(self._portal, self._portal.run(self._inner.reject, request_id=request_id, timeout=timeout))
 
     def raw(self, *, timeout: float | None = None) -> bytes:
-        """Returns the result as it arrived.
+        """Returns the result as it arrived; empty if there is none yet.
 
         Args:
             timeout: the deadline with all retries, in seconds.
 
         Raises:
-            EntryNotFound: there is none.
-            NoosphereError: anything else, see the tree.
+            NoosphereError: see the tree.
         """
         return self._portal.run(self._inner.raw, timeout=timeout)
 

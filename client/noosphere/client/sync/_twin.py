@@ -69,7 +69,9 @@ def plain(value: Any) -> Any:
 
 def each(values: Any) -> Any:
     """Returns several arguments as the async client wants them; what is not several is left for it to refuse."""
-    return [plain(value) for value in values] if isinstance(values, Iterable) else values
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        return values
+    return [plain(value) for value in values]
 
 
 def with_twins(portal: Portal, error: E) -> E:

@@ -61,6 +61,8 @@ class RpcServer:
         enable_reflection: whether to describe the API to tools.
         watch_stall_seconds: how long a watcher may leave a message untaken; infinite for ever.
         service: what answers calls of MemoryService, for a test that looks over its shoulder.
+        session_service: the same for SessionService.
+        context_service: the same for ContextService.
     """
 
     def __init__(
@@ -74,14 +76,16 @@ class RpcServer:
         enable_reflection: bool,
         watch_stall_seconds: float = math.inf,
         service: MemoryRpc | None = None,
+        session_service: SessionRpc | None = None,
+        context_service: ContextRpc | None = None,
     ) -> None:
         self._memory = memory
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._health = Health()
         add_MemoryServiceServicer_to_server(service or MemoryRpc(memory, watch_stall_seconds), self._server)
         add_AdminServiceServicer_to_server(AdminRpc(memory, clock), self._server)
-        add_SessionServiceServicer_to_server(SessionRpc(sessions, transitions), self._server)
-        add_ContextServiceServicer_to_server(ContextRpc(contexts), self._server)
+        add_SessionServiceServicer_to_server(session_service or SessionRpc(sessions, transitions), self._server)
+        add_ContextServiceServicer_to_server(context_service or ContextRpc(contexts), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if enable_reflection:
             reflection.enable_server_reflection((*SERVICES, reflection.SERVICE_NAME), self._server)
