@@ -200,7 +200,7 @@ def test_shapes() -> None:
     assert openai_tools(tools)[0]["function"] == {
         "name": "get_user_",
         "description": "gets",
-        "parameters": {"type": "object"},
+        "parameters": {"type": "object", "properties": {}},
     }
     assert anthropic_tools(tools)[1]["input_schema"] == {"type": "object", "properties": {}}
 

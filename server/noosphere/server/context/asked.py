@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import msgspec
-
 from noosphere.consistency import check_collection, check_key, invalid, too_large
 
 from ..sessions.keys import OWN, check_entry_id
 from .candidates import Evidence
+from .json_text import read_json
 from .recipe import DEFAULT_RECIPE, Recipe, check_recipe
+from .rendering import safe_name
 from .shapes import Tool
 
 EVIDENCE_MAX = 200
@@ -121,18 +121,21 @@ def _check_evidence(evidence: tuple[Evidence, ...], field: str) -> None:
 
 
 def _check_tools(tools: tuple[Tool, ...]) -> None:
-    seen: set[str] = set()
+    seen: dict[str, str] = {}
     for index, tool in enumerate(tools):
         check_entry_id(tool.name, f"tools[{index}].name")
-        if tool.name in seen:
+        # Providers refuse a list that names two tools alike, and nobody could tell which one a model meant.
+        other = seen.setdefault(safe_name(tool.name), tool.name)
+        if other != tool.name:
+            both = f"both are {safe_name(tool.name)!r} in the characters that providers take"
+            raise invalid(f"tools[{index}].name", f"{tool.name!r} cannot stand beside {other!r}: {both}")
+        if len(seen) <= index:
             raise invalid(f"tools[{index}].name", f"{tool.name!r} is there twice")
-        seen.add(tool.name)
-        try:
-            schema = msgspec.json.decode(tool.parameters.encode()) if tool.parameters else {}
-        except msgspec.DecodeError as error:
-            raise invalid(f"tools[{index}].parameters", f"is not JSON: {error}") from None
+        schema = read_json(f"tools[{index}].parameters", tool.parameters) if tool.parameters else {}
         if not isinstance(schema, dict):
             raise invalid(f"tools[{index}].parameters", "is JSON, but no object, as a JSON Schema is")
+        if (kind := schema.get("type", "object")) != "object":
+            raise invalid(f"tools[{index}].parameters", f"has the type {kind!r}; arguments are an 'object'")
 
 
 def _check_guard(name: str, field: str) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
+from noosphere.consistency import Refusal
 
 from .fence import Fence, indented, one_line, trusted
 from .forms import as_yaml, json_line
+from .json_text import read_json
 from .types import Candidate, Form, SectionKind
 
 LABELS: Mapping[SectionKind, str] = {
@@ -56,8 +57,8 @@ def _fields(candidate: Candidate, source: str, text: str) -> dict[str, object]:
     value: object = text
     if text[:1] in ("{", "["):
         try:
-            value = msgspec.json.decode(text.encode())
-        except msgspec.DecodeError:
+            value = read_json("text", text)
+        except Refusal:
             value = text
     fields: dict[str, object] = {"id": name_of(candidate)}
     if candidate.version:

@@ -40,7 +40,7 @@ from ..sessions.scribe import BACKGROUND, Intent, Need, Scan, Scribe
 from ..sessions.summary_record import Place, StoredSummary, decode_summary, farthest_first, reached
 from ..sessions.types import Item, Message, Role, SessionInfo
 from .asked import Asked
-from .instructions import Instructions
+from .instructions import INSTRUCTIONS_DROPPED, Instructions
 from .request import Coverage
 
 GUARDED = (GOALS, TASK)
@@ -69,6 +69,7 @@ class Gathered(NamedTuple):
         messages: the newest messages, the oldest first.
         more_before: whether there are older ones.
         instructions: messages for the system role that are older.
+        warnings: words of warning.
         coverages: summaries, the newest first.
         secret: makes the session's fence.
         head: the oldest head at which anything was read.
@@ -83,6 +84,7 @@ class Gathered(NamedTuple):
     messages: tuple[Message, ...]
     more_before: bool
     instructions: tuple[Message, ...]
+    warnings: tuple[str, ...]
     coverages: tuple[Coverage, ...]
     secret: bytes
     head: int
@@ -162,7 +164,8 @@ class Gatherer:
             items=items,
             messages=messages,
             more_before=history.more,
-            instructions=instructions,
+            instructions=instructions.messages,
+            warnings=(INSTRUCTIONS_DROPPED,) if instructions.dropped else (),
             coverages=tuple(history.coverage(one, reached(branch.parts, one)) for one in summaries),
             secret=await self._secret(look),
             head=min(heads),

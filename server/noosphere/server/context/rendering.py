@@ -14,10 +14,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from noosphere.consistency import Refusal
+
 from ..sessions.types import Message, Part, Role, ToolUse
 from .counting import CALL_TOKENS, MESSAGE_TOKENS, Count
 from .fence import Fence, one_line, trusted
 from .forms import shorten
+from .json_text import read_json
 from .types import TRUST_OUTSIDE, TRUST_USER
 from .units import Unit, UnitKind
 
@@ -185,8 +188,8 @@ def as_object(arguments: str) -> str:
     if not arguments.strip():
         return "{}"
     try:
-        value = msgspec.json.decode(arguments.encode())
-    except msgspec.DecodeError:
+        value = read_json("arguments", arguments)
+    except Refusal:
         value = arguments
     return arguments if isinstance(value, dict) else msgspec.json.encode({"arguments": value}).decode()
 

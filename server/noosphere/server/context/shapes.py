@@ -94,7 +94,8 @@ def anthropic_tools(tools: Sequence[Tool]) -> list[Json]:
 
 
 def _schema(parameters: str) -> Any:
-    return msgspec.json.decode(parameters) if parameters else {"type": "object", "properties": {}}
+    # Providers refuse a schema without these.
+    return {"type": "object", "properties": {}} | (msgspec.json.decode(parameters) if parameters else {})
 
 
 def as_json(value: Any) -> str:
