@@ -482,7 +482,7 @@ class ManifestEntry(_message.Message):
     fate: Global___EntryFate.ValueType
     """What became of it."""
     reason: _builtins.str
-    """Why, as a word: e.g. `fits`, `no_room`, `below_trust`, `outside_window`, `covered_by_summary`."""
+    """Why, as a word: e.g. `fits`, `no_room`, `below_trust`, `not_covered`, `covered_by_summary`."""
     source: _builtins.str
     """Where it comes from."""
     version: _builtins.int

@@ -111,6 +111,8 @@ def test_every_message_is_in_the_window_or_covered_or_marked(assembly: Assembly)
     for message in assembly.messages:
         entry = fates[f"message:{message.id}"]
         assert entry.reason
+        if entry.fate is Fate.INCLUDED and message.role is not Role.SYSTEM:
+            assert _clean(message.text).strip() in text, "what is said to be in is in"
         if entry.reason == "covered_by_summary":
             assert summary_in
             assert assembly.messages.index(message) < assembly.coverages[0].messages

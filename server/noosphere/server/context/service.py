@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from noosphere.consistency import ReadSet, invalid, too_large
+from noosphere.consistency import invalid
 
 from ..memory.types import Call
 from ..ports.facts import FactRecall
@@ -17,74 +17,31 @@ from ..ports.models import Tokenizer, Tokenizers
 from ..ports.runtime import Clock
 from ..sessions.scribe import Scribe
 from ..sessions.types import Item, Role
-from .asked import REPORTED_MAX, Asked, check_asked
-from .assemble import SUMMARY_MISSING, Planned, assemble, plan
+from .asked import Asked, check_asked
+from .assemble import Planned, assemble, plan
 from .book import ContextBook
 from .budget import Budget, choose_budget
 from .candidates import of_evidence, of_facts
+from .draft import SUMMARY_MISSING
 from .fence import Fence
 from .gathering import Gathered, Gatherer, speakers
 from .item_cache import ItemCache
 from .manifests import Manifest, SectionTokens, limited
 from .model_windows import window_of
-from .observing import ContextFigures, ContextObserver
-from .provider_rules import check_anthropic, check_openai
+from .observing import ContextObserver
 from .recalling import Recaller, Wanted, drop
 from .relevance import relevances, terms
+from .replies import ContextReply, PlanReply, Shapes, UsageReply, shaped
 from .request import Assembled, Assembly
-from .shapes import anthropic_request, anthropic_tools, as_json, openai_messages, openai_tools
 from .types import Candidate, Entry, Fate, SectionKind
 from .units import Readers
+from .usage import ContextUsage
 from .window import Limits
 
 TOKENIZER_FALLBACK = "TOKENIZER_FALLBACK"
 OVERLOAD = "OVERLOAD"
 OVERLOAD_SHARE = 0.9
-_ESTIMATED_SHARE = 0.3
-"""So much of an entry's words in the answer count as use of it, if nothing is reported."""
 _QUERY_CHARS_MAX = 4_000
-_WORKING = (SectionKind.TASK, SectionKind.WORKING)
-
-
-class Shapes(NamedTuple):
-    """The context as JSON texts: message lists and tools of both providers."""
-
-    openai: str
-    anthropic: str
-    openai_tools: str
-    anthropic_tools: str
-
-
-class ContextReply(NamedTuple):
-    """A context.
-
-    Attributes:
-        assembled: messages, sections, entries.
-        shapes: the same for the providers.
-        manifest: what is kept of it.
-        head: the head at which it was read.
-        read_set: what a decision made with it depends on.
-    """
-
-    assembled: Assembled
-    shapes: Shapes
-    manifest: Manifest
-    head: int
-    read_set: ReadSet
-
-
-class PlanReply(NamedTuple):
-    """How a budget would be split: tokens by section, in the recipe's order, and all of them."""
-
-    sections: tuple[tuple[SectionKind, int], ...]
-    tokens_max: int
-
-
-class UsageReply(NamedTuple):
-    """How many of the recalled entries were used."""
-
-    used: int
-    recalled: int
 
 
 class _Basis(NamedTuple):
@@ -129,12 +86,12 @@ class ContextService:
         observers: Sequence[ContextObserver] = (),
     ) -> None:
         self.book = ContextBook(scribe, clock)
+        self._usage = ContextUsage(self.book, observers)
         self._gatherer = Gatherer(scribe, entropy)
         self._items = ItemCache()
         self._recaller = Recaller(facts, clock)
         self._tokenizers = tokenizers
         self._rng = rng
-        self._observers = tuple(observers)
         self._newest = (0, 0)
 
     def start(self) -> tuple[asyncio.Task[None], ...]:
@@ -189,7 +146,7 @@ class ContextService:
         assembly = replace(basis.assembly, data=data, refused=(*not_pinned, *not_found))
         assembled = assemble(assembly, planned)
         await asyncio.sleep(0)
-        shapes = _shaped(assembled)
+        shapes = shaped(assembled)
         return self._finished(call, basis, assembly, assembled, shapes, (*basis.warnings, *recalled.warnings))
 
     async def plan(self, call: Call, asked: Asked) -> PlanReply:
@@ -205,54 +162,14 @@ class ContextService:
         return PlanReply(sections, basis.budget.tokens)
 
     async def explain(self, call: Call, session_id: str, context_id: str) -> Manifest:
-        """Returns the manifest of a context; of the session's newest one, if ``context_id`` is empty.
-
-        Raises:
-            Refusal: ENTRY_NOT_FOUND, SESSION_NOT_FOUND, or a reason that concerns the caller.
-        """
-        return (await self.book.find(call, session_id, context_id)).manifest
+        """Returns the manifest of a context; see :meth:`~.usage.ContextUsage.explain`."""
+        return await self._usage.explain(call, session_id, context_id)
 
     async def report(
         self, call: Call, session_id: str, context_id: str, used: tuple[str, ...], reply: str
     ) -> UsageReply:
-        """Notes what of a context was used; it counts as an access of the items among it.
-
-        Args:
-            call: who calls.
-            session_id: the session.
-            context_id: the context.
-            used: ids of manifest entries; if empty, use is estimated.
-            reply: the model's answer, by whose words use is estimated. It is not kept.
-
-        Raises:
-            Refusal: ENTRY_NOT_FOUND, INVALID_FIELD (an id that is not in the context), VALUE_TOO_LARGE, or a reason
-                that concerns the caller.
-        """
-        if len(used) > REPORTED_MAX:
-            raise too_large("used", len(used), REPORTED_MAX, "entries")
-        recent = await self.book.find(call, session_id, context_id)
-        manifest = recent.manifest
-        inside = {entry.id for entry in manifest.entries if entry.fate is not Fate.DROPPED}
-        for index, name in enumerate(used):
-            if name not in inside:
-                raise invalid(f"used[{index}]", f"{name!r} is not in context {manifest.context_id!r}")
-        recalled = manifest.recalled()
-        if used:
-            known, usage = used, "reported"
-        elif reply.strip() and recent.texts:
-            known, usage = _estimated(reply, recent.texts), "estimated"
-        else:
-            known, usage = (), ""
-        if usage and (usage == "reported" or manifest.usage != "reported"):
-            together = tuple(dict.fromkeys((*(manifest.used if manifest.usage == usage else ()), *known)))
-            manifest = _with_usage(manifest, together, usage)
-            self.book.note(manifest)
-            self._tell(manifest)
-        for name in known:
-            if name.startswith("item:"):
-                for observer in self._observers:
-                    observer.accessed(call, session_id, name.removeprefix("item:"))
-        return UsageReply(sum(name in manifest.used for name in recalled), len(recalled))
+        """Notes what of a context was used; see :meth:`~.usage.ContextUsage.report`."""
+        return await self._usage.report(call, session_id, context_id, used, reply)
 
     # -- parts
 
@@ -284,7 +201,7 @@ class ContextService:
             tools=asked.tools,
             notes=asked.notes,
         )
-        return _Basis(asked, author, gathered, budget, assembly, (*budget.warnings, *warnings))
+        return _Basis(asked, author, gathered, budget, assembly, (*budget.warnings, *warnings, *gathered.warnings))
 
     def _tokenizer(self, asked: Asked, gathered: Gathered) -> tuple[Tokenizer, tuple[str, ...]]:
         if asked.tokenizer:
@@ -341,11 +258,9 @@ class ContextService:
             warnings=tuple(dict.fromkeys((*warnings, *assembled.warnings, *overload))),
             revision=gathered.head,
         )
-        self.book.note(manifest, _texts(assembly, assembled.entries))
-        self._tell(manifest)
+        self._usage.note(manifest, _texts(assembly, assembled.entries))
         if SUMMARY_MISSING in assembled.warnings:
-            for observer in self._observers:
-                observer.missing(asked.session_id)
+            self._usage.missing(asked.session_id)
         shown = _shown(gathered.items, assembled.entries)
         tokens = call.tokens
         base = tokens.read_set if tokens is not None and tokens.record else None
@@ -358,39 +273,10 @@ class ContextService:
         self._newest = (now_ms, 0) if now_ms > newest_ms else (newest_ms, count + 1)
         return f"{self._newest[0]:011x}{self._newest[1]:04x}{self._rng.getrandbits(24):06x}"
 
-    def _tell(self, manifest: Manifest) -> None:
-        working = sum(one.tokens_max for one in manifest.sections if one.kind in _WORKING)
-        recalled = manifest.recalled() if manifest.usage else ()
-        figures = ContextFigures(
-            manifest.context_id,
-            manifest.turn,
-            manifest.tokens_used,
-            manifest.tokens_max,
-            working,
-            len(recalled),
-            sum(name in manifest.used for name in recalled),
-            manifest.usage == "reported",
-        )
-        for observer in self._observers:
-            observer.assembled(manifest.session_id, figures)
-
 
 def _recalled(asked: Asked) -> frozenset[SectionKind]:
     """The sections of which is not known yet what they have to show."""
     return frozenset({SectionKind.FACTS, SectionKind.PROFILE}) if asked.fact_owners else frozenset()
-
-
-def _shaped(assembled: Assembled) -> Shapes:
-    openai, anthropic = openai_messages(assembled.messages), anthropic_request(assembled.messages)
-    # A list that a provider refuses is a fault of ours, and better found here.
-    check_openai(openai)
-    check_anthropic(anthropic)
-    return Shapes(
-        as_json(openai),
-        as_json(anthropic),
-        as_json(openai_tools(assembled.tools)),
-        as_json(anthropic_tools(assembled.tools)),
-    )
 
 
 def _shown(items: Sequence[Item], entries: Sequence[Entry]) -> list[Item]:
@@ -401,15 +287,3 @@ def _shown(items: Sequence[Item], entries: Sequence[Entry]) -> list[Item]:
 def _texts(assembly: Assembly, entries: Sequence[Entry]) -> dict[str, str]:
     inside = {entry.id for entry in entries if entry.fate is not Fate.DROPPED}
     return {one.id: one.text for many in assembly.data.values() for one in many if one.id in inside}
-
-
-def _estimated(reply: str, texts: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns what an answer seems to use: of whose words it repeats enough."""
-    said = terms(reply)
-    known = {name: terms(text) for name, text in texts.items()}
-    return tuple(name for name, words in known.items() if words and len(words & said) >= _ESTIMATED_SHARE * len(words))
-
-
-def _with_usage(manifest: Manifest, used: tuple[str, ...], usage: str) -> Manifest:
-    fields = {name: getattr(manifest, name) for name in manifest.__struct_fields__}
-    return Manifest(**{**fields, "used": used, "usage": usage})

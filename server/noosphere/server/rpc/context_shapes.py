@@ -12,8 +12,8 @@ from ..context.asked import Asked
 from ..context.candidates import Evidence
 from ..context.manifests import Manifest
 from ..context.recipe import DEFAULT_RECIPE, Recipe, SectionRule, section_kind
+from ..context.replies import ContextReply
 from ..context.request import SectionUse
-from ..context.service import ContextReply
 from ..context.shapes import Tool
 from ..context.types import Form
 from ..memory.types import Call

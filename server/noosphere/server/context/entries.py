@@ -1,0 +1,42 @@
+"""Lines of a manifest: what became of candidates, messages, and what the caller says."""
+
+from __future__ import annotations
+
+from ..sessions.types import Message, Role
+from .types import TRUST_OUTSIDE, TRUST_OWN, TRUST_USER, WHY, Candidate, Entry, Fate, SectionKind
+
+_CALLER = "given by the caller"
+
+
+def of_candidate(candidate: Candidate, fate: Fate, why: str, tokens: int, full: int) -> Entry:
+    """Returns the line of a candidate that takes ``tokens``, and in full would take ``full``."""
+    return Entry(
+        candidate.id,
+        candidate.section,
+        fate,
+        why,
+        candidate.source,
+        candidate.version,
+        tokens,
+        full,
+        candidate.trust,
+        round(candidate.value, 4),
+    )
+
+
+def of_message(message: Message, section: SectionKind, fate: Fate, why: str, tokens: int) -> Entry:
+    """Returns the line of a message."""
+    trust = {Role.SYSTEM: TRUST_OWN, Role.TOOL: TRUST_OUTSIDE}.get(message.role, TRUST_USER)
+    full = max(tokens, message.tokens)
+    return Entry(f"message:{message.id}", section, fate, why, message.author, 0, tokens, full, trust)
+
+
+def of_tool(name: str, tokens: int, *, inside: bool) -> Entry:
+    """Returns the line of a tool's schema."""
+    fate, why, took = (Fate.INCLUDED, WHY.fits, tokens) if inside else (Fate.DROPPED, WHY.no_room, 0)
+    return Entry(f"tool:{name}", SectionKind.TOOLS, fate, why, _CALLER, 0, took, tokens, TRUST_OWN)
+
+
+def required(name: str, section: SectionKind, tokens: int) -> Entry:
+    """Returns the line of something that the caller says and that every context holds."""
+    return Entry(name, section, Fate.INCLUDED, WHY.required, _CALLER, 0, tokens, tokens, TRUST_OWN, 1.0)
