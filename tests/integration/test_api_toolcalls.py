@@ -27,6 +27,8 @@ async def test_a_started_call_is_pending_and_says_what_it_is_based_on(world: Wor
     a, s = await opened(world)
     goal = await a.agent.put(space(s), "goals/main", "fly")
     await a.agent.put(space(s), "goals/old", "walk", attributes={"status": "done"})
+    await a.agent.put(space(s), "goals/older", "swim", attributes={"status": "closed"})
+    other = await a.agent.put(space(s), "goals/other", "land", attributes={"status": "open"})
     turn = await a.begin_turn(s)
     response = await begin(a, s, "c1", arguments='{"q":"prices"}', deadline=span(60_000), side_effects=True)
     made = response.tool_call
@@ -36,7 +38,8 @@ async def test_a_started_call_is_pending_and_says_what_it_is_based_on(world: Wor
     assert (made.author, made.turn, made.attempt) == (a.agent.actor.agent_id, turn, 1)
     assert made.late_policy == pb.LATE_POLICY_APPLY_FLAGGED
     assert made.side_effects
-    assert list(made.based_on) == [pb.Basis(key="goals/main", version=goal.version)], "the open goals, if none is named"
+    open_goals = [("goals/main", goal.version), ("goals/other", other.version)]
+    assert [(basis.key, basis.version) for basis in made.based_on] == open_goals, "these, if none is named"
     assert made.deadline.ToMilliseconds() == made.start_time.ToMilliseconds() + 60_000
     assert not made.HasField("finish_time")
     assert made.compaction == pb.COMPACTION_UNSPECIFIED
