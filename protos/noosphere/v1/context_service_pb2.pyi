@@ -271,7 +271,9 @@ class ToolSchema(_message.Message):
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     PARAMETERS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """The tool's name."""
+    """The tool's name. Providers take letters, digits, `_` and `-`, at most 64; others become `_`, and no two tools of a
+    context may then have the same.
+    """
     description: _builtins.str
     """What it does."""
     parameters: _builtins.str
