@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, NoReturn
 
+from tests.simulation.model_readsets import Grounds, ReadSet, Stale
+
 # -- what is asked ---------------------------------------------------------------------------------
 
 
@@ -87,6 +89,15 @@ class Append(NamedTuple):
 Merge = Add | Update | Extreme | Fields | Append
 
 
+class Resolve(NamedTuple):
+    """Puts a value, the sibling with a dot, or (neither) nothing in the place of the siblings that were seen."""
+
+    key: str
+    seen: Seen
+    data: bytes | None = None
+    keep: int = 0
+
+
 class Claim(NamedTuple):
     prefix: str
     lease_ms: int
@@ -110,7 +121,7 @@ class Complete(NamedTuple):
     result: bytes | None
 
 
-Call = Put | Delete | Merge | Claim | Renew | Release | Complete
+Call = Put | Delete | Resolve | Merge | Claim | Renew | Release | Complete
 
 
 class Request(NamedTuple):
@@ -122,13 +133,25 @@ class Request(NamedTuple):
 
 
 class Caller(NamedTuple):
-    """Who calls. ``fences`` are locks with their tokens."""
+    """Who calls.
+
+    Attributes:
+        actor: as ``agent#incarnation``.
+        request: the call's id.
+        fences: locks with their tokens.
+        current: whether the incarnation is the agent's living one.
+        permitted: whether the agent may use the namespace.
+        grounds: what the caller has seen and what of it must hold.
+        presents: revisions of the called namespace that the grounds name.
+    """
 
     actor: str
     request: Request | None = None
     fences: tuple[tuple[str, int], ...] = ()
     current: bool = True
     permitted: bool = True
+    grounds: Grounds | None = None
+    presents: tuple[int, ...] = ()
 
 
 # -- what is answered ------------------------------------------------------------------------------
@@ -175,7 +198,9 @@ class Reply(NamedTuple):
     """The answer to a write.
 
     ``outcome`` is applied, replayed, unchanged (nothing to delete), none (nothing to claim) or refused. In a
-    refusal ``unseen`` lists dots, and ``lost`` the bounds of what did not survive.
+    refusal ``unseen`` lists dots, ``lost`` the bounds of what did not survive, and ``space`` is the namespace
+    that it is about, empty for the one that was called. ``stale`` is what was overruled or is the reason of the
+    refusal; ``seen_now`` what the caller has seen by now, None without a read set.
     """
 
     outcome: str
@@ -192,14 +217,25 @@ class Reply(NamedTuple):
     key: str = ""
     unseen: tuple[int, ...] = ()
     lost: tuple[int, int] | None = None
+    space: str = ""
+    stale: tuple[Stale, ...] = ()
+    seen_now: ReadSet | None = None
 
 
 class Refused(Exception):
     """Carries a refusal to where the model answers."""
 
-    def __init__(self, reason: str, unseen: Iterable[int] = (), lost: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        reason: str,
+        unseen: Iterable[int] = (),
+        lost: tuple[int, int] | None = None,
+        space: str = "",
+        stale: tuple[Stale, ...] = (),
+    ) -> None:
         super().__init__(reason)
-        self.reply = Reply("refused", reason, unseen=tuple(sorted(unseen, reverse=True)), lost=lost)
+        dots = tuple(sorted(unseen, reverse=True))
+        self.reply = Reply("refused", reason, unseen=dots, lost=lost, space=space, stale=stale)
 
 
 def refuse(reason: str, unseen: Iterable[int] = ()) -> NoReturn:
@@ -213,10 +249,19 @@ def presented(call: Call) -> Iterator[int]:
             yield when.version or 0
             if when.seen is not None:
                 yield from (when.seen.prefix, *when.seen.extras)
-        case Update(seen=Seen() as seen):
+        case Update(seen=Seen() as seen) | Resolve(seen=seen):
             yield from (seen.prefix, *seen.extras)
         case Renew() | Release() | Complete():
             yield call.fence
+        case _:
+            pass
+
+
+def sizes(call: Call) -> Iterator[int]:
+    """Yields the size of every plain value that a call writes."""
+    match call:
+        case Put(data=bytes(data)) | Resolve(data=bytes(data)) | Complete(result=bytes(data)):
+            yield len(data)
         case _:
             pass
 

@@ -30,6 +30,7 @@ from tests.simulation.calls import (
     Renew,
     Reply,
     Request,
+    Resolve,
     Seen,
     Update,
     View,
@@ -64,9 +65,17 @@ class Profile(NamedTuple):
 _UPKEEP = {"sweep": 3, "reap": 3, "advance": 8, "snapshot": 3, "rollback": 2, "configure": 1}
 
 PROFILES = (
-    Profile("values", 4, ("r/a", "s/a"), {"read": 30, "put": 45, "delete": 15, **_UPKEEP}),
+    Profile("values", 4, ("r/a", "s/a"), {"read": 30, "put": 45, "delete": 15, "resolve": 10, **_UPKEEP}),
     Profile("endings", 4, ("r/a", "s/a", "l/a"), {"read": 25, "put": 40, "delete": 15, **_UPKEEP, "advance": 20}, 0.6),
-    Profile("crowd", 24, ("s/a",), {"read": 10, "put": 70, "delete": 4, **_UPKEEP, "advance": 2}, 0.02, 0.7, 0.02),
+    Profile(
+        "crowd",
+        24,
+        ("s/a",),
+        {"read": 10, "put": 70, "delete": 4, "resolve": 3, **_UPKEEP, "advance": 2},
+        0.02,
+        0.7,
+        0.02,
+    ),
     Profile("types", 4, ("r/a", "s/a"), {"read": 20, "put": 20, "delete": 10, "merge": 50, **_UPKEEP}, 0.3),
     Profile(
         "board", 4, ("r/a", "r/b", "s/a"), {"read": 15, "put": 25, "delete": 8, "claim": 15, "work": 25, **_UPKEEP}, 0.3
@@ -75,7 +84,17 @@ PROFILES = (
         "everything",
         6,
         ("r/a", "s/a", "l/a", "l/deep/a"),
-        {"read": 25, "put": 30, "delete": 12, "merge": 20, "claim": 8, "work": 10, "reopen": 1, **_UPKEEP},
+        {
+            "read": 25,
+            "put": 30,
+            "delete": 12,
+            "resolve": 6,
+            "merge": 20,
+            "claim": 8,
+            "work": 10,
+            "reopen": 1,
+            **_UPKEEP,
+        },
         0.3,
         0.2,
         0.2,
@@ -195,6 +214,22 @@ class History:
         client, key = self.chance.choice(self.clients), self._any_key()
         when, known = self._condition(client, key)
         self._write(client, Delete(key, when), known)
+
+    def _resolve(self) -> None:
+        """Somebody puts one value in the place of several, knowing what was there at some time."""
+        client, key = self.chance.choice(self.clients), self._any_key()
+        if self.chance.random() < self.profile.reread:
+            self._read_by(client, key)
+        handles = client.handles.get(key) or [Handle(Seen(), 0, NOTHING)]
+        handle = handles[-1] if self.chance.random() < 0.7 else self.chance.choice(handles)
+        call = Resolve(key, handle.seen)
+        match self.chance.choice(("value", "keep", "delete")):
+            case "value":
+                call = call._replace(data=self.chance.choice((*VALUES, TOO_LARGE)))
+            case "keep":
+                live = [value.dot for value in self.rules.read(key).values]
+                call = call._replace(keep=self.chance.choice((*live, self.rules.head)))
+        self._write(client, call, handle.known)
 
     def _merge(self) -> None:
         client, key = self.chance.choice(self.clients), self._any_key()
@@ -390,6 +425,8 @@ class History:
         self._send(client, caller, call, known if not repeats else self._known_by(call))
 
     def _known_by(self, call: Call) -> Dots:
+        if isinstance(call, Resolve):
+            return self._covered(call.key, call.seen)
         if isinstance(call, Put | Delete):
             seen = call.when.seen or Seen()
             return self._covered(call.key, seen) | self._covered(call.key, Seen(call.when.version or 0))

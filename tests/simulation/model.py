@@ -4,29 +4,22 @@ Small, slow and obvious: values are Python objects, nothing is encoded, nothing 
 is answered by looking at everything. It shares no code with the product. One :class:`Model` is one
 namespace; its calls are served one after the other.
 
-It grew out of a model of put, delete, reaping and rollback alone. Where that one differed from the page,
-the page won:
-
-* *Neither version nor context* creates in a shared namespace and is refused over a live value; there, it
-  was judged by the policy as having seen nothing. Private namespaces and blind writes were missing.
-* *Version and context together* make anything unseen a conflict under every policy; there, the policy
-  decided.
-* A key without a live value has version 0, so the revision of its tombstone is no version, a read of it
-  covers the head, and the acknowledgement of its delete has version 0; there, tombstones had versions.
-* An unseen delete among siblings is reported by a flag of its own instead of as an overwritten dot.
-* Reaping takes a revision, and the floor rises to the highest reaped *dot*. There, it took none and the
-  floor rose to the record's last change, which an expiry or a claim moves further than its dots.
-* Revisions that a rollback lost are refused when they are presented; there, only the epoch kept them
-  apart.
-* 16 siblings instead of 4; no dense version beside the revision.
+It grew out of a model of put, delete, reaping and rollback alone; where that one differed from the page, the
+page won. So neither version nor context creates in a shared namespace and is refused over a live value;
+version and context together make anything unseen a conflict under every policy; a key without a live value
+has version 0, a read of it covers the head, and the acknowledgement of its delete has version 0; an unseen
+delete among siblings is a flag of the reply, not an overwritten dot; reaping takes a revision, and the floor
+rises to the highest reaped *dot*, which an expiry or a claim does not move; revisions that a rollback lost
+are refused when they are presented.
 
 What the page leaves open is decided here as the product decides it: a delete that leaves siblings alive
-leaves the claim, and a recreated key's clock includes everything up to the floor.
+leaves the claim, a recreated key's clock includes everything up to the floor, and a conflict that is
+resolved by a value keeps the attributes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tests.simulation.calls import (
@@ -43,6 +36,7 @@ from tests.simulation.calls import (
     Release,
     Renew,
     Reply,
+    Resolve,
     Seen,
     Shown,
     Task,
@@ -51,14 +45,14 @@ from tests.simulation.calls import (
     kind_of,
     presented,
     refuse,
+    sizes,
 )
 from tests.simulation.model_merges import merged, render, typed
-from tests.simulation.model_state import Entry, State, Value, fits
+from tests.simulation.model_requests import check_unanswered, forget, remember, remembered
+from tests.simulation.model_state import Entry, State, Value, Wait, fits
 
 SIBLINGS_MAX = 16
 SHOWN_BYTES_MAX = 128
-CLIENT_AGE_MS = 600_000
-UUID_AGE_MS = 120_000
 
 
 class Model:
@@ -68,6 +62,7 @@ class Model:
         private: whether it is the callers' own, where the last writer wins.
         policies: collection to policy; the longest one that contains a key decides, "" for all others.
         lost: every ``(cut, end]`` of revisions that rollbacks lost.
+        holds: refuses a caller whose read set no longer holds.
     """
 
     def __init__(
@@ -87,6 +82,8 @@ class Model:
         self.retention_ms = retention_ms
         self.lost = [(0, epoch * 2**40)]
         self.state = State(0, {}, 0, {}, {}, {})
+        self.holds: Callable[[Caller], None] = lambda caller: None
+        self._conflicts = 0
 
     # -- time, loss ----------------------------------------------------------------------------
 
@@ -98,10 +95,7 @@ class Model:
 
     def forget_client(self, actor: str) -> None:
         """Drops what is remembered of an incarnation that has ended."""
-        state = self.state
-        requests = {k: v for k, v in state.requests.items() if k[0] != actor}
-        answered = {k: v for k, v in state.answered.items() if k != actor}
-        self.state = state._replace(requests=requests, answered=answered)
+        self.state = forget(self.state, actor)
 
     def sweep(self, key: str) -> Reply | None:
         """Commits the expiry of what has expired; None if nothing has."""
@@ -126,7 +120,7 @@ class Model:
         if self.now_ms < entry.ended_ms + self.retention_ms:
             return None
         state = self.state
-        revision = self._next()
+        revision = self.next()
         entries = {k: v for k, v in state.entries.items() if k != key}
         floor = max(state.floor, *(value.dot for value in entry.values))
         self.state = state._replace(head=revision, entries=entries, floor=floor)
@@ -153,6 +147,20 @@ class Model:
             entry.changes,
         )
 
+    def conflicts(self, collection: str) -> list[tuple[str, Wait]]:
+        """Returns the keys that have several values, the longest waiting first."""
+        waiting = [
+            (entry.waits, key)
+            for key, entry in self.state.entries.items()
+            if entry.waits is not None and key.startswith(collection) and len(self._live(entry)) > 1
+        ]
+        return [(key, wait) for wait, key in sorted(waiting)]
+
+    def has_ended(self, key: str) -> bool:
+        """Tells whether a key's last value has ended by time, and nobody has committed that yet."""
+        entry = self.state.entries[key]
+        return any(value.content is not None for value in entry.values) and not self._live(entry)
+
     def _live(self, entry: Entry | None) -> list[Value]:
         return [v for v in self._values(entry) if v.content is not None]
 
@@ -165,56 +173,52 @@ class Model:
     def do(self, caller: Caller, call: Call) -> Reply:
         """Serves a write."""
         try:
-            replay = self._admit(caller, call)
-            return replay._replace(outcome="replayed") if replay is not None else self._serve(caller, call)
+            replay = self.admit(caller, call, presented(call), sizes(call))
+            if replay is not None:
+                return replay._replace(outcome="replayed")
+            if not isinstance(call, Claim):
+                # Whether there is anything to claim, and so to decide, shows first.
+                self.holds(caller)
+            return self.serve(caller, call)
         except Refused as refused:
             return refused.reply
 
-    def _admit(self, caller: Caller, call: Call) -> Reply | None:
+    def admit(self, caller: Caller, call: Call, revisions: Iterable[int], bytes_written: Iterable[int]) -> Reply | None:
+        """Does what comes before any record and any read set; returns what is remembered if this is a replay."""
         if not caller.permitted:
             refuse("PERMISSION_DENIED")
-        if (known := self._remembered(caller)) is not None:
+        if (known := remembered(self.state, caller, self.now_ms)) is not None:
             meant, reply, _ = known
             if meant != call:
                 refuse("REQUEST_ID_REUSED")
             return reply
-        revisions = list(presented(call))
+        self.check_presented((*revisions, *caller.presents))
+        if any(token < self.state.fences.get(lock, 0) for lock, token in caller.fences):
+            refuse("STALE_FENCE")
+        if not caller.current:
+            refuse("STALE_INCARNATION")
+        if any(size > self.item_bytes_max for size in bytes_written):
+            refuse("VALUE_TOO_LARGE")
+        return None
+
+    def check_presented(self, revisions: Iterable[int]) -> None:
+        """Refuses what was lost, the lowest of it first, and what was never issued."""
+        revisions = sorted(revisions)
         for revision in revisions:
             for cut, end in self.lost:
                 if cut < revision <= end:
                     raise Refused("ACKED_WRITES_LOST", lost=(cut, end))
         if any(revision > self.state.head for revision in revisions):
             refuse("FUTURE_REVISION")
-        if any(token < self.state.fences.get(lock, 0) for lock, token in caller.fences):
-            refuse("STALE_FENCE")
-        if not caller.current:
-            refuse("STALE_INCARNATION")
-        if isinstance(call, Put) and len(call.data) > self.item_bytes_max:
-            refuse("VALUE_TOO_LARGE")
-        return None
 
-    def _remembered(self, caller: Caller) -> tuple[Call, Reply, int] | None:
-        request = caller.request
-        if request is None:
-            return None
-        known = self.state.requests.get((caller.actor if not request.uuid else "", request.uuid or request.sequence))
-        age_ms = UUID_AGE_MS if request.uuid else CLIENT_AGE_MS
-        return known if known is not None and self.now_ms - known[2] < age_ms else None
-
-    def _check_unanswered(self, caller: Caller) -> None:
-        """A late copy of a call that was answered must not execute."""
-        request = caller.request
-        if request is not None and not request.uuid:
-            answered = max(request.answered_through, self.state.answered.get(caller.actor, 0))
-            if request.sequence <= answered:
-                refuse("REQUEST_ID_REUSED")
-
-    def _serve(self, caller: Caller, call: Call) -> Reply:
+    def serve(self, caller: Caller, call: Call) -> Reply:
         match call:
             case Put():
                 return self._put(caller, call)
             case Delete():
                 return self._delete(caller, call)
+            case Resolve():
+                return self._resolve(caller, call)
             case Claim():
                 return self._claim(caller, call)
             case Renew() | Release() | Complete():
@@ -236,12 +240,12 @@ class Model:
         if kind:
             if when.version is None:
                 refuse("PRECONDITION_REQUIRED", [v.dot for v in live])
-            content = typed(kind, call.data, self._next(), self.item_bytes_max)
+            content = typed(kind, call.data, self.next(), self.item_bytes_max)
         kept, overwritten, undone = self._judge(key, when)
         if len(kept) + 1 > SIBLINGS_MAX:
             refuse("SIBLING_LIMIT", [v.dot for v in kept])
         ends_ms = self.now_ms + call.ttl_ms if call.ttl_ms is not None else call.until_ms
-        mine = Value(self._next(), caller.actor, self.now_ms, content, ends_ms)
+        mine = Value(self.next(), caller.actor, self.now_ms, content, ends_ms)
         return self._commit(
             caller,
             call,
@@ -264,7 +268,7 @@ class Model:
         if kept:
             rewritten = self._rewritten(key, caller.actor, kept, entry.kind, entry.attributes)
         else:
-            end = Value(self._next(), caller.actor, self.now_ms, None)
+            end = Value(self.next(), caller.actor, self.now_ms, None)
             rewritten = self._rewritten(key, caller.actor, [end], "", ())
         return self._commit(
             caller,
@@ -277,6 +281,23 @@ class Model:
             overwritten=overwritten,
             members=not kept,
         )
+
+    def _resolve(self, caller: Caller, call: Resolve) -> Reply:
+        """One value, or none, in the place of several; whoever resolves must have seen them all."""
+        entry = self.state.entries.get(call.key)
+        live = self._live(entry)
+        if entry is None or len(live) < 2:
+            refuse("NO_CONFLICT")
+        kept = next((value for value in live if value.dot == call.keep), None)
+        if call.keep and kept is None:
+            refuse("INVALID_FIELD")
+        if unseen := [v.dot for v in self._values(entry) if not call.seen.covers(v.dot)]:
+            refuse("CONFLICT", unseen)
+        data = kept.content if kept is not None else call.data
+        mine = Value(self.next(), caller.actor, self.now_ms, data, kept.ends_ms if kept is not None else None)
+        rewritten = self._rewritten(call.key, caller.actor, [mine], "", entry.attributes if data is not None else ())
+        kind = "PUT" if data is not None else "DELETE"
+        return self._commit(caller, call, rewritten, kind, mine=data is not None, members=data is None)
 
     def _check_version(self, entry: Entry | None, when: Condition) -> None:
         version = entry.changed if entry is not None and self._live(entry) else 0
@@ -320,11 +341,11 @@ class Model:
         if entry is not None and live and entry.kind != kind:
             refuse("MERGE_TYPE_MISMATCH")
         before = live[0].content if live else None
-        content = merged(call, before, self._next(), self.item_bytes_max)
+        content = merged(call, before, self.next(), self.item_bytes_max)
         rendered = render(kind, content)
         if len(rendered) > self.item_bytes_max:
             refuse("VALUE_TOO_LARGE")
-        mine = Value(self._next(), caller.actor, self.now_ms, content, live[0].ends_ms if live else None)
+        mine = Value(self.next(), caller.actor, self.now_ms, content, live[0].ends_ms if live else None)
         shown = len(rendered) <= SHOWN_BYTES_MAX
         known = shown or not live
         return self._commit(
@@ -348,16 +369,15 @@ class Model:
             task = entry.claim
             free = task is None or not (task.done_by or task.held(self.now_ms))
             if key.startswith(call.prefix) and len(self._live(entry)) == 1 and free and fits(entry, call.where):
+                self.holds(caller)
                 attempts = task.attempts + 1 if task is not None else 1
-                taken = Task(caller.actor, self.now_ms + call.lease_ms, self._next(), attempts)
+                taken = Task(caller.actor, self.now_ms + call.lease_ms, self.next(), attempts)
                 return self._commit(caller, call, self._worked(key, caller.actor, taken), "CLAIM")
         return Reply("none")
 
     def _work(self, caller: Caller, call: Renew | Release | Complete) -> Reply:
         entry = self.state.entries.get(call.key)
         task = entry.claim if entry is not None and self._live(entry) else None
-        if isinstance(call, Complete) and call.result is not None and len(call.result) > self.item_bytes_max:
-            refuse("VALUE_TOO_LARGE")
         if task is None or not task.held(self.now_ms) or (task.holder, task.fence) != (caller.actor, call.fence):
             refuse("CLAIM_LOST")
         match call:
@@ -372,11 +392,11 @@ class Model:
     def _worked(self, key: str, actor: str, task: Task) -> tuple[str, Entry]:
         """A claim moves the record's version, but no dot; what has expired is left to the sweep."""
         entry = self.state.entries[key]
-        return key, entry._replace(claim=task, changes=entry.changes + 1, writers=entry.writers | {actor: self._next()})
+        return key, entry._replace(claim=task, changes=entry.changes + 1, writers=entry.writers | {actor: self.next()})
 
     # -- commits --------------------------------------------------------------------------------
 
-    def _next(self) -> int:
+    def next(self) -> int:
         """Returns the revision of the next commit."""
         return max(self.state.head, self.epoch * 2**40) + 1
 
@@ -395,8 +415,9 @@ class Model:
             born_ms=old.born_ms if old is not None and lived else self.now_ms,
             ended_ms=0 if lives else self.now_ms,
             changes=(old.changes if old is not None else 0) + 1,
-            writers=(old.writers if old is not None else {}) | {actor: self._next()},
+            writers=(old.writers if old is not None else {}) | {actor: self.next()},
             reaped_through=old.reaped_through if old is not None else self.state.floor,
+            waits=None,
         )
         return key, entry
 
@@ -432,7 +453,7 @@ class Model:
             trimmed: to report.
             members: to report.
         """
-        self._check_unanswered(caller)
+        check_unanswered(self.state, caller)
         key, entry = rewritten
         expired = kind in ("PUT", "DELETE", "MERGE") and self._has_expired(key)
         revision = self._write(key, entry)
@@ -454,7 +475,7 @@ class Model:
             members=members,
             key=key,
         )
-        self._remember(caller, call, reply)
+        self.state = remember(self.state, caller, call, reply, self.now_ms)
         fences = dict(self.state.fences)
         for lock, token in caller.fences:
             fences[lock] = max(token, fences.get(lock, 0))
@@ -466,27 +487,14 @@ class Model:
         return entry is not None and tuple(self._values(entry)) != entry.values
 
     def _write(self, key: str, entry: Entry) -> int:
-        revision = self._next()
-        entries = self.state.entries | {key: entry._replace(changed=revision)}
+        revision = self.next()
+        old = self.state.entries.get(key)
+        waits = None
+        if len(self._live(entry)) > 1:
+            # It has waited since the commit that made one value several; whether a sweep came between says nothing.
+            waits = old.waits if old is not None and len(self._live(old)) > 1 else None
+            self._conflicts += waits is None
+            waits = waits or Wait(revision, self._conflicts, self.now_ms)
+        entries = self.state.entries | {key: entry._replace(changed=revision, waits=waits)}
         self.state = self.state._replace(head=revision, entries=entries)
         return revision
-
-    def _remember(self, caller: Caller, call: Call, reply: Reply) -> None:
-        """Remembers a call until it is answered; a client that was silent for ten minutes is forgotten."""
-        request = caller.request
-        if request is None:
-            return
-        requests, answered = dict(self.state.requests), dict(self.state.answered)
-        if request.uuid:
-            requests["", request.uuid] = (call, reply, self.now_ms)
-        else:
-            answered[caller.actor] = max(answered.get(caller.actor, 0), request.answered_through)
-            requests[caller.actor, request.sequence] = (call, reply, self.now_ms)
-        newest = {actor: max(time for (who, _), (_, _, time) in requests.items() if who == actor) for actor in answered}
-        answered = {actor: n for actor, n in answered.items() if self.now_ms - newest[actor] < CLIENT_AGE_MS}
-        requests = {
-            (who, which): known
-            for (who, which), known in requests.items()
-            if isinstance(which, str) or (who in answered and which > answered[who])
-        }
-        self.state = self.state._replace(requests=requests, answered=answered)

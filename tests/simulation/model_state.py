@@ -22,6 +22,14 @@ class Value(NamedTuple):
         return self._replace(content=None, ends_ms=None) if over else self
 
 
+class Wait(NamedTuple):
+    """Since when a key has had several values: the revision, its place among those of the same one, store time."""
+
+    since: int
+    order: int
+    since_ms: int
+
+
 class Entry(NamedTuple):
     """Everything known of one key. ``writers`` maps every actor to its last write here since ``reaped_through``."""
 
@@ -35,6 +43,7 @@ class Entry(NamedTuple):
     changes: int
     writers: dict[str, int]
     reaped_through: int
+    waits: Wait | None
 
 
 def fits(entry: Entry, where: Attributes) -> bool:

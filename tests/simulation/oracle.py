@@ -21,6 +21,7 @@ from tests.simulation.calls import (
     Release,
     Renew,
     Reply,
+    Resolve,
     View,
     presented,
 )
@@ -141,7 +142,7 @@ class Oracle:
             case Claim() | Renew() | Release() | Complete():
                 self._check_work(caller, call, reply, now_ms)
                 return self.everything(key)
-            case Put() | Delete():
+            case Put() | Delete() | Resolve():
                 self._check_loss(call, reply, before, after, known)
             case _:
                 pass
@@ -151,7 +152,7 @@ class Oracle:
         self.past.deleted.pop(key, None)
         if not after.values:
             self.past.leases.pop(key, None)
-            if isinstance(call, Delete):
+            if isinstance(call, Delete | Resolve):
                 self.past.deleted[key] = reply.revision
         if isinstance(call, Add):
             self._check_tally(call, after)
@@ -165,9 +166,10 @@ class Oracle:
         self._issued.add(revision)
         self.past.head = revision
 
-    def _check_loss(self, call: Put | Delete, reply: Reply, before: View, after: View, known: Dots) -> None:
+    def _check_loss(self, call: Put | Delete | Resolve, reply: Reply, before: View, after: View, known: Dots) -> None:
         gone = {value.dot for value in before.values} - {value.dot for value in after.values}
-        informed = known if call.when.seen is not None or call.when.version is not None else frozenset()
+        says = isinstance(call, Resolve) or call.when.seen is not None or call.when.version is not None
+        informed = known if says else frozenset()
         if silent := gone - informed - set(reply.overwritten):
             raise SafetyViolation(f"silent loss of {sorted(silent)}")
 
@@ -208,7 +210,7 @@ class Oracle:
     def _knows_now(self, call: Call, reply: Reply, before: View, after: View, known: Dots) -> Dots:
         """Returns what the caller knows of the key: by what is there and what it was told, not by its new context."""
         live = {value.dot for value in after.values}
-        if isinstance(call, Put | Delete):
+        if isinstance(call, Put | Delete | Resolve):
             return self.everything(call.key) if live <= {reply.revision} else known | {reply.revision}
         shown = reply.merged is not None or not before.values
         return self.everything(reply.key) if shown else known

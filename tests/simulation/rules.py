@@ -19,7 +19,9 @@ from noosphere.consistency import (
     ConflictPolicy,
     Cut,
     Decision,
+    DeleteAll,
     Encoding,
+    KeepDot,
     LostInfo,
     MergeType,
     NamespacePolicy,
@@ -30,6 +32,7 @@ from noosphere.consistency import (
     Remembered,
     RequestMemory,
     RequestRef,
+    Resolution,
     claims,
     decide,
     fingerprint,
@@ -156,12 +159,9 @@ class Rules:
         state = NamespaceState("shared/model", False, self.head, tuple(self.cuts))
         stale = next((lock for lock, token in caller.fences if token < self.fences.get(lock, 0)), None)
         limits = []
-        if isinstance(call, calls.Put):
-            put = real_put(call)
-            limits.append(lambda: decide.check_item_size(put, self.item_bytes_max))
-        if isinstance(call, calls.Complete):
-            result = RealPut(call.result or b"")
-            limits.append(lambda: decide.check_item_size(result, self.item_bytes_max))
+        match call:
+            case calls.Put(data=bytes(data)) | calls.Resolve(data=bytes(data)) | calls.Complete(result=bytes(data)):
+                limits.append(lambda: decide.check_item_size(RealPut(data), self.item_bytes_max))
         return order.admit(
             state,
             permitted=caller.permitted,
@@ -196,6 +196,8 @@ class Rules:
                 return key, decide.decide_put(held, key, real_put(call), at)
             case calls.Delete():
                 return key, decide.decide_delete(held, key, precondition(call.when), at)
+            case calls.Resolve():
+                return key, decide.decide_resolve(held, key, resolution(call), CausalContext(*call.seen), at)
             case _:
                 return key, decide.decide_merge(held, key, operation(call), at)
 
@@ -259,6 +261,12 @@ def real_context(seen: Seen | None) -> CausalContext | None:
 
 def real_put(call: calls.Put) -> RealPut:
     return RealPut(call.data, Encoding.JSON, call.attributes, call.ttl_ms, call.until_ms, precondition(call.when))
+
+
+def resolution(call: calls.Resolve) -> Resolution:
+    if call.keep:
+        return KeepDot(call.keep)
+    return DeleteAll() if call.data is None else RealPut(call.data)
 
 
 def operation(call: calls.Merge) -> merge.MergeOp:

@@ -17,7 +17,8 @@ FIRST_SEED = int(os.environ.get("NOOSPHERE_FIRST_SEED", "0"))
 
 # What a kind of history is there to reach; without these it would prove little.
 REACHED = {
-    "values": "CONFLICT VERSION_MISMATCH PRECONDITION_REQUIRED CONTEXT_TOO_OLD ACKED_WRITES_LOST FUTURE_REVISION",
+    "values": "CONFLICT NO_CONFLICT VERSION_MISMATCH PRECONDITION_REQUIRED CONTEXT_TOO_OLD ACKED_WRITES_LOST "
+    "FUTURE_REVISION",
     "endings": "INVALID_FIELD CONTEXT_TOO_OLD swept reaped",
     "crowd": "SIBLING_LIMIT",
     "types": "MERGE_TYPE_MISMATCH VALUE_TOO_LARGE",
@@ -25,12 +26,12 @@ REACHED = {
     "everything": "REQUEST_ID_REUSED STALE_FENCE STALE_INCARNATION PERMISSION_DENIED",
 }
 APPLIED = {
-    "values": "Put Delete",
+    "values": "Put Delete Resolve",
     "endings": "Put Delete",
-    "crowd": "Put Delete",
+    "crowd": "Put Delete Resolve",
     "types": "Put Delete Add Update Extreme Fields Append",
     "board": "Put Delete Claim Renew Release Complete",
-    "everything": "Put Delete Add Update Extreme Fields Append Claim Renew Release Complete",
+    "everything": "Put Delete Resolve Add Update Extreme Fields Append Claim Renew Release Complete",
 }
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from tests.simulation.calls import (
@@ -23,42 +24,73 @@ from tests.simulation.calls import (
     Renew,
     Reply,
     Request,
+    Resolve,
     Seen,
     Shown,
     Task,
     Update,
     View,
 )
+from tests.simulation.model_readsets import Part, ReadSet, Sight, Stale
 from tests.support.api import JSON, Api, scalars, span
 from tests.support.statuses import Refused, check_contract
 
+from noosphere import consistency
+from noosphere.consistency import (
+    NEVER_MS,
+    CollectionSeen,
+    KeySeen,
+    NamespaceSeen,
+    StampMode,
+    decode_read_set,
+    encode_read_set,
+)
 from noosphere.v1 import errors_pb2
 from noosphere.v1 import memory_service_pb2 as pb
 from noosphere.v1 import types_pb2 as types
 
 
-async def do(api: Api, space: str, caller: Caller, call: Call) -> tuple[Reply, types.Record | None, int]:
-    """Makes a call.
+class Answer(NamedTuple):
+    """An answer in the model's words, with what only the real server has.
 
-    Returns:
-        The answer in the model's words, the record if the answer brings one, and the head that it carries.
+    Attributes:
+        reply: the answer; its ``seen_now`` is left to ``token``.
+        head: the head that it carries.
+        record: the record, if the answer brings one.
+        token: the read-set token.
     """
+
+    reply: Reply
+    head: int
+    record: types.Record | None = None
+    token: bytes = b""
+
+
+async def do(api: Api, space: str, caller: Caller, call: Call) -> Answer:
+    """Makes a call."""
     try:
-        return await _do(api, space, context_of(caller), call)
+        response, reply = await _do(api, space, context_of(caller), call)
     except Refused as refused:
         check_contract(refused)
-        return of_refusal(refused), None, refused.head
+        return Answer(of_refusal(refused), refused.head)
+    told: types.CallReply = response.call
+    worked = not hasattr(response, "applied") and response.HasField("record")
+    reply = reply._replace(stale=of_stale(told.stale))
+    return Answer(reply, response.head, response.record if worked else None, told.read_set_token)
 
 
-async def _do(api: Api, space: str, who: types.CallContext, call: Call) -> tuple[Reply, types.Record | None, int]:
+async def _do(api: Api, space: str, who: types.CallContext, call: Call) -> tuple[Any, Reply]:
     response: Any
     match call:
         case Put():
             response = await api.put(pb.PutRequest(namespace=space, put=put_of(call), call=who))
-            return of_applied(call.key, response.applied), None, response.head
+            return response, of_applied(call.key, response.applied)
         case Delete():
             response = await api.delete(pb.DeleteRequest(namespace=space, delete=delete_of(call), call=who))
-            return of_applied(call.key, response.applied), None, response.head
+            return response, of_applied(call.key, response.applied)
+        case Resolve():
+            response = await api.resolve_conflict(resolve_of(space, call, who))
+            return response, of_applied(call.key, response.applied)
         case Claim():
             response = await api.claim_next(
                 pb.ClaimNextRequest(
@@ -69,26 +101,24 @@ async def _do(api: Api, space: str, who: types.CallContext, call: Call) -> tuple
                     call=who,
                 )
             )
-            if not response.HasField("record"):
-                return Reply("none"), None, response.head
-            return of_worked(response), response.record, response.head
+            return response, of_worked(response) if response.HasField("record") else Reply("none")
         case Renew(key, fence, lease_ms):
             response = await api.renew(
                 pb.RenewRequest(namespace=space, key=key, fence=fence, lease=span(lease_ms), call=who)
             )
-            return of_worked(response), response.record, response.head
+            return response, of_worked(response)
         case Release(key, fence):
             response = await api.release(pb.ReleaseRequest(namespace=space, key=key, fence=fence, call=who))
-            return of_worked(response), response.record, response.head
+            return response, of_worked(response)
         case Complete(key, fence, result):
             value = None if result is None else types.Value(data=result, encoding=JSON)
             response = await api.complete(
                 pb.CompleteRequest(namespace=space, key=key, fence=fence, result=value, call=who)
             )
-            return of_worked(response), response.record, response.head
+            return response, of_worked(response)
         case _:
             response = await api.merge(pb.MergeRequest(namespace=space, merge=merge_of(call), call=who))
-            return of_applied(call.key, response.applied), None, response.head
+            return response, of_applied(call.key, response.applied)
 
 
 # -- to the API ------------------------------------------------------------------------------------
@@ -109,6 +139,11 @@ def context_of(caller: Caller) -> types.CallContext:
         case Request(sequence, answered_through):
             found.request_id.sequence.sequence = sequence
             found.request_id.sequence.answered_through = answered_through
+    if caller.grounds is not None:
+        found.read_set_token = caller.grounds.token
+        found.guards.extend(types.Guard(prefix=guard.prefix, namespace=guard.space) for guard in caller.grounds.guards)
+        found.guard_mode = types.GUARD_MODE_WARN if caller.grounds.warn else types.GUARD_MODE_STRICT
+        found.allow_checked = caller.grounds.allow_checked
     return found
 
 
@@ -136,6 +171,17 @@ def put_of(call: Put) -> pb.PutOperation:
 
 def delete_of(call: Delete) -> pb.DeleteOperation:
     return pb.DeleteOperation(key=call.key, precondition=condition_of(call.when))
+
+
+def resolve_of(space: str, call: Resolve, who: types.CallContext) -> pb.ResolveConflictRequest:
+    found = pb.ResolveConflictRequest(namespace=space, key=call.key, context=seen_of(call.seen), call=who)
+    if call.keep:
+        found.keep_dot = call.keep
+    elif call.data is not None:
+        found.value.CopyFrom(types.Value(data=call.data, encoding=JSON))
+    else:
+        found.delete = True
+    return found
 
 
 def merge_of(call: Merge) -> pb.MergeOperation:
@@ -240,9 +286,67 @@ def of_worked(response: Any) -> Reply:
 def of_refusal(refused: Refused) -> Reply:
     unseen: tuple[int, ...] = ()
     lost = None
+    stale: tuple[Stale, ...] = ()
     match refused.detail:
         case errors_pb2.ConflictDetail() as detail:
             unseen = tuple(dot.dot for dot in detail.unseen)
         case errors_pb2.LostRevisionsDetail() as detail:
             lost = getattr(detail, "from"), detail.to
-    return Reply("refused", refused.reason, unseen=unseen, lost=lost)
+        case errors_pb2.StaleReadSetDetail() as detail:
+            stale = of_stale(detail.stale)
+    space = refused.metadata.get("namespace", "")
+    return Reply("refused", refused.reason, unseen=unseen, lost=lost, space=space, stale=stale)
+
+
+def of_stale(entries: Iterable[types.StaleEntry]) -> tuple[Stale, ...]:
+    return tuple(
+        Stale(
+            entry.namespace,
+            entry.name,
+            entry.is_collection,
+            entry.seen,
+            entry.now,
+            tuple((change.key, change.actor, change.revision) for change in entry.changes),
+        )
+        for entry in entries
+    )
+
+
+# -- tokens: opaque to their bearers, so only here taken apart and put together ----------------------
+
+
+def of_read_set(token: bytes) -> ReadSet:
+    return {
+        space: Part(
+            part.revision,
+            {key: _sight(*seen) for key, seen in part.keys.items()},
+            {(name, mode.value): _sight(*seen) for (name, mode), seen in part.collections.items()},
+        )
+        for space, part in decode_read_set(token).namespaces.items()
+    }
+
+
+def token_of(seen: ReadSet) -> bytes:
+    return encode_read_set(
+        consistency.ReadSet(
+            {
+                space: NamespaceSeen(
+                    part.since,
+                    {key: KeySeen(sight.at, _end(sight)) for key, sight in part.keys.items()},
+                    {
+                        (name, StampMode(mode)): CollectionSeen(sight.at, _end(sight))
+                        for (name, mode), sight in part.lists.items()
+                    },
+                )
+                for space, part in seen.items()
+            }
+        )
+    )
+
+
+def _sight(at: int, ends_ms: int) -> Sight:
+    return Sight(at, None if ends_ms == NEVER_MS else ends_ms)
+
+
+def _end(sight: Sight) -> int:
+    return NEVER_MS if sight.ends_ms is None else sight.ends_ms
