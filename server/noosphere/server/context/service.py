@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from noosphere.consistency import invalid
 
@@ -42,6 +42,10 @@ TOKENIZER_FALLBACK = "TOKENIZER_FALLBACK"
 OVERLOAD = "OVERLOAD"
 OVERLOAD_SHARE = 0.9
 _QUERY_CHARS_MAX = 4_000
+_INLINE_TOKENS_MAX = 60_000
+_INLINE_UNITS_MAX = 200
+
+T = TypeVar("T")
 
 
 class _Basis(NamedTuple):
@@ -121,7 +125,7 @@ class ContextService:
             query = (given or basis.newest_words())[:_QUERY_CHARS_MAX]
             if not given:
                 embedding = self._recaller.embed(query, asked.fact_owners)
-            planned = plan(basis.assembly, _recalled(asked))
+            planned = await _apart(basis.assembly, partial(plan, basis.assembly, _recalled(asked)))
             await asyncio.sleep(0)
             recipe, allowed = asked.recipe, planned.allowed
             wanted = Wanted(
@@ -139,12 +143,12 @@ class ContextService:
         admitted = partial(of_facts, trust_min=recipe.trust_min, count_max=recipe.facts_max, now_ms=now_ms)
         pinned, not_pinned = admitted(recalled.pinned, SectionKind.PROFILE)
         found, not_found = admitted(recalled.found, SectionKind.FACTS)
-        data = dict(self._valued(basis, planned))
+        data = dict(await self._valued(basis, planned))
         known = {one.id for one in pinned}
         data[SectionKind.PROFILE] = (*data.get(SectionKind.PROFILE, ()), *pinned)
         data[SectionKind.FACTS] = tuple(one for one in found if one.id not in known)
         assembly = replace(basis.assembly, data=data, refused=(*not_pinned, *not_found))
-        assembled = assemble(assembly, planned)
+        assembled = await _apart(assembly, partial(assemble, assembly, planned))
         await asyncio.sleep(0)
         shapes = shaped(assembled)
         return self._finished(call, basis, assembly, assembled, shapes, (*basis.warnings, *recalled.warnings))
@@ -157,7 +161,7 @@ class ContextService:
         """
         basis = await self._basis(call, asked)
         unknown = _recalled(asked) if asked.evidence else _recalled(asked) | {SectionKind.EVIDENCE}
-        split = plan(basis.assembly, unknown)
+        split = await _apart(basis.assembly, partial(plan, basis.assembly, unknown))
         sections = tuple((rule.kind, split.allowed.get(rule.kind, 0)) for rule in asked.recipe.rules)
         return PlanReply(sections, basis.budget.tokens)
 
@@ -218,7 +222,7 @@ class ContextService:
                 data[kind] = tuple(of_evidence(one, kind) for one in given)
         return data
 
-    def _valued(self, basis: _Basis, planned: Planned) -> Mapping[SectionKind, tuple[Candidate, ...]]:
+    async def _valued(self, basis: _Basis, planned: Planned) -> Mapping[SectionKind, tuple[Candidate, ...]]:
         """Returns the candidates, with their relevance to the question where not all of them have room."""
         data = dict(basis.assembly.data)
         short = [kind for kind, candidates in data.items() if candidates and planned.is_short(kind)]
@@ -226,7 +230,7 @@ class ContextService:
             return data
         question = terms((basis.asked.input or basis.newest_words())[:_QUERY_CHARS_MAX])
         for kind in short:
-            words = [self._items.terms(basis.asked.session_id, one) for one in data[kind]]
+            words = await self._items.terms(basis.asked.session_id, data[kind])
             chances = relevances(question, words)
             data[kind] = tuple(one.weighed(chance) for one, chance in zip(data[kind], chances, strict=True))
         return data
@@ -272,6 +276,17 @@ class ContextService:
         newest_ms, count = self._newest
         self._newest = (now_ms, 0) if now_ms > newest_ms else (newest_ms, count + 1)
         return f"{self._newest[0]:011x}{self._newest[1]:04x}{self._rng.getrandbits(24):06x}"
+
+
+async def _apart(assembly: Assembly, work: Callable[[], T]) -> T:
+    """Does a part of the work at once; in a thread, if it would hold up the event loop."""
+    units = sum(message.role is not Role.TOOL for message in assembly.messages)
+    chars = len(assembly.system) + len(assembly.given)
+    chars += sum(len(one.text) for many in assembly.data.values() for one in many)
+    tokens = chars // 4 + sum(message.tokens for message in assembly.messages)
+    if tokens <= _INLINE_TOKENS_MAX and units <= _INLINE_UNITS_MAX:
+        return work()
+    return await asyncio.to_thread(work)
 
 
 def _recalled(asked: Asked) -> frozenset[SectionKind]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 from noosphere.consistency import invalid, too_large
@@ -80,7 +81,7 @@ class ContextUsage:
         if used:
             known, usage = used, "reported"
         elif reply.strip() and recent.texts:
-            known, usage = _estimated(reply, recent.texts), "estimated"
+            known, usage = await _estimated(reply, recent.texts), "estimated"
         else:
             known, usage = (), ""
         if usage and (usage == "reported" or manifest.usage != "reported"):
@@ -109,11 +110,16 @@ def _figures(manifest: Manifest) -> ContextFigures:
     )
 
 
-def _estimated(reply: str, texts: Mapping[str, str]) -> tuple[str, ...]:
+async def _estimated(reply: str, texts: Mapping[str, str]) -> tuple[str, ...]:
     """Returns what an answer seems to use: of whose words it repeats enough."""
     said = terms(reply)
-    known = {name: terms(text) for name, text in texts.items()}
-    return tuple(name for name, words in known.items() if words and len(words & said) >= _ESTIMATED_SHARE * len(words))
+    used = []
+    for name, text in texts.items():
+        words = terms(text)
+        if words and len(words & said) >= _ESTIMATED_SHARE * len(words):
+            used.append(name)
+        await asyncio.sleep(0)
+    return tuple(used)
 
 
 def _with_usage(manifest: Manifest, used: tuple[str, ...], usage: str) -> Manifest:
