@@ -385,6 +385,22 @@ async def test_an_unknown_model_is_counted_by_an_estimate_and_said_to_be(world: 
     assert (small.manifest.tokenizer, small.manifest.tokens_max) == ("cl100k_base", int(8_192 * 0.18))
 
 
+async def test_a_window_may_hold_hundreds_of_messages(world: World) -> None:
+    """So many are put together apart from the event loop; what comes out is the same."""
+    a, s, c = await opened(world, window_steps=400, window_turns=100)
+    for number in range(16):
+        pairs = [
+            said(f"{number}/{at}", session_pb.ROLE_ASSISTANT if at % 2 else session_pb.ROLE_USER) for at in range(16)
+        ]
+        await a.append(s, *pairs)
+    context = await c.assemble("And now?", budget=pb.ContextBudget(tokens=30_000))
+    check_anthropic(context.anthropic)
+    spoken = [message["content"] for message in context.openai if "/" in message["content"][:5]]
+    assert spoken == [f"{number}/{at}" for number in range(16) for at in range(16)]
+    with refusal(Reason.BUDGET_TOO_SMALL):
+        await c.assemble("word " * 2_000, budget=pb.ContextBudget(tokens=1_000))
+
+
 async def test_a_closed_session_can_still_be_looked_at(world: World) -> None:
     a, s, c = await opened(world)
     await a.say(s, "Hello")

@@ -20,10 +20,10 @@ from prometheus_client import CollectorRegistry
 from noosphere.consistency.limits import AGENT_LEASE_MS
 
 from .config import ConfigError, Settings, split_address
+from .context import ContextService
 from .context.arriving import ResultCompactor
 from .context.observing import ContextFigures
 from .context.relevance import relevances, terms
-from .context.service import ContextService
 from .logs import configure_logging
 from .memory import Memory
 from .memory.types import Call
