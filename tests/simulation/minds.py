@@ -113,7 +113,7 @@ class Minds:
                 return
 
     def list_keys(self, agent: str, space: str, collection: str, pick: int | None) -> None:
-        """Reads which keys a collection has: no rpc records that yet, so the token is put together from a list."""
+        """Reads which keys a collection has. No read of shared memory records just that, so a list lends its stamp."""
         mind, model = self._begin(pick), self._pair.spaces[space]
         request = pb.ListRequest(namespace=space, collection=collection, call=self._reader(agent, Mind({}, b"")))
         response = self._ask(agent, space, Mind({}, b""), lambda: self._pair.server.api.list_records(request))

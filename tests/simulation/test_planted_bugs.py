@@ -227,6 +227,25 @@ def reaping_comes_too_early(patch: Patch) -> None:
     wrap(patch, decide, "decide_reap", lambda reap, held, now_ms, retention_ms: reap(held, now_ms, retention_ms - 1))
 
 
+# -- resolutions -----------------------------------------------------------------------------------
+
+
+def resolve_drops_what_was_not_seen(patch: Patch) -> None:
+    def resolved(resolve: Any, held: Any, key: str, resolution: Any, seen: Any, at: Any) -> Any:
+        return resolve(held, key, resolution, CausalContext(revision.REVISION_MAX), at)
+
+    wrap(patch, decide, "decide_resolve", resolved)
+
+
+def what_is_kept_lives_for_ever(patch: Patch) -> None:
+    def resolved(resolve: Any, *args: Any) -> Any:
+        decision = resolve(*args)
+        for_ever = tuple(s._replace(expires_at_ms=revision.NEVER_MS) for s in decision.record.siblings)
+        return decision._replace(record=decision.record._replace(siblings=for_ever))
+
+    wrap(patch, decide, "decide_resolve", resolved)
+
+
 # -- loss ------------------------------------------------------------------------------------------
 
 
@@ -240,6 +259,14 @@ def the_first_lost_revision_is_not_lost(patch: Patch) -> None:
 
 def the_last_surviving_revision_is_lost(patch: Patch) -> None:
     wrap(patch, order, "find_lost", lambda find, presented, cuts: find(presented + (presented > 0), cuts))
+
+
+def of_several_lost_revisions_any_is_told(patch: Patch) -> None:
+    def checked(check: Any, revisions: Iterable[int], state: Any) -> None:
+        for presented in revisions:
+            check((presented,), state)
+
+    wrap(patch, order, "check_presented", checked)
 
 
 def only_the_newest_cut_counts(patch: Patch) -> None:
@@ -393,6 +420,7 @@ LOSSES: list[Bug] = [
     blind_writes_report_nothing,
     concurrent_deletes_are_not_reported,
     version_zero_passes_over_a_live_value,
+    resolve_drops_what_was_not_seen,
     the_first_lost_revision_is_not_lost,
     only_the_newest_cut_counts,
     merging_counts_as_reading,
@@ -400,6 +428,7 @@ LOSSES: list[Bug] = [
     done_tasks_are_handed_out_again,
 ]
 DEVIATIONS: list[Bug] = [
+    what_is_kept_lives_for_ever,
     expiry_tombstone_gets_a_new_dot,
     expired_values_live_until_they_are_swept,
     policy_decides_although_a_version_was_given,
@@ -412,6 +441,7 @@ DEVIATIONS: list[Bug] = [
     reaping_comes_too_early,
     the_floor_rises_above_the_dots,
     the_last_surviving_revision_is_lost,
+    of_several_lost_revisions_any_is_told,
     answered_calls_are_forgotten_one_too_far,
     late_copies_are_executed,
     any_request_under_a_known_id_is_a_retry,
