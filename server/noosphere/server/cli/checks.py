@@ -1,4 +1,4 @@
-"""`noosphere demo`, `demo causality` and `check`."""
+"""`noosphere demo`, `demo causality`, `demo session` and `check`."""
 
 from __future__ import annotations
 
@@ -90,6 +90,45 @@ def demo_causality(
     options = common(ctx, server, as_json)
     with _demo_errors():
         holds = run_causality(options.server, options.as_json)
+    raise typer.Exit(ExitCode.OK if holds else ExitCode.CHECK_FAILED)
+
+
+@app.command("demo session")
+def demo_session(
+    ctx: typer.Context,
+    server: Annotated[
+        str | None,
+        typer.Option("--server", metavar="HOST:PORT", help="Use this server. [default: one of the demo's own]"),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            metavar="FOLDER",
+            help="Where the demo's own server keeps its data, which stay. [default: noosphere-demo]",
+        ),
+    ] = None,
+    script: Annotated[
+        Path | None,
+        typer.Option("--script", metavar="FILE", help="Play this script instead, a JSON file; see docs/sessions.md."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Play a session of thirty turns and show what it keeps and what it lets go. JSON: SessionDemo.
+
+    Tools with a late and a large result, contexts within a budget, items that are archived, a summary, a restore, and
+    how the session fares. The session stays and can be read back.
+
+    Exit code 0: everything is as it must be; 5: something is not; 2: the script cannot be played. A file of this name
+    is ./session to `noosphere demo`.
+    """
+    from noosphere.server.demo import run_session
+
+    options = common(ctx, server, as_json)
+    if options.server is not None and data is not None:
+        raise usage("--data: is the folder of the demo's own server; with --server there is none")
+    with _demo_errors():
+        holds = run_session(options.server, data, script, options.as_json)
     raise typer.Exit(ExitCode.OK if holds else ExitCode.CHECK_FAILED)
 
 

@@ -314,6 +314,41 @@ class CausalityShape(TypedDict):
     seconds: Annotated[float, "How long it took."]
 
 
+class DemoTurnShape(TypedDict):
+    """A turn of the session demo."""
+
+    turn: Annotated[int, "Its number."]
+    tokens_used: Annotated[int, "What its context took."]
+    tokens_max: Annotated[int, "What its context was allowed."]
+    items: Annotated[int, "Items of working memory afterwards."]
+    events: Annotated[list[str], "What else happened, in words."]
+
+
+class DemoHealthShape(TypedDict):
+    """One figure of the played session's health."""
+
+    metric: Annotated[str, "`context_utilization`, `state_hit_rate`, `state_lifespan` or `token_growth`."]
+    value: Annotated[float | None, "The value; null if too little is known."]
+    verdict: Annotated[str, "`unknown`, `good`, `too_low` or `too_high`."]
+    source: Annotated[str, "`measured`, `reported`, `estimated` or `unknown`."]
+    advice: Annotated[str, "What it means and what to do."]
+
+
+class SessionDemoShape(TypedDict):
+    """What came of the session demo."""
+
+    ok: Annotated[bool, "Whether everything is as it must be."]
+    failures: Annotated[list[str], "What is not."]
+    session: Annotated[str, "The session, which stays."]
+    title: Annotated[str, "The script's title."]
+    context: Annotated[str, "The newest context, for `noosphere context explain`."]
+    turns: Annotated[list[DemoTurnShape], "The turns."]
+    health: Annotated[list[DemoHealthShape], "How the session fares in the end."]
+    checks: Annotated[list[LineShape], "What must be so, and whether it is."]
+    seconds: Annotated[float, "How long it took."]
+    serve: Annotated[str | None, "What serves its data again; null if a running server was used."]
+
+
 class ViolationShape(TypedDict):
     """A contradiction in a history."""
 

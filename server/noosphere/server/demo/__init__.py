@@ -5,6 +5,7 @@ from __future__ import annotations
 from .causality import run_causality
 from .command import run_demo
 from .processes import DemoError, DemoInterrupted, ServerUnreachable
+from .session import run_session
 from .settings import DemoSettings
 from .text import InputError
 
@@ -16,4 +17,5 @@ __all__ = [
     "ServerUnreachable",
     "run_causality",
     "run_demo",
+    "run_session",
 ]
