@@ -27,6 +27,7 @@ from noosphere.server.ports.store import NamespaceRef
 from noosphere.server.sessions.keys import MANIFESTS, SAVEPOINTS, VERSIONS, version_key
 from noosphere.server.sessions.manifests import base_of, chain_of, decode_delta, resolve
 from noosphere.server.sessions.savepoints import decode_savepoints
+from noosphere.v1 import memory_service_pb2 as memory_pb
 from noosphere.v1 import session_service_pb2 as pb
 
 CHECKPOINTS_MAX = 5
@@ -305,7 +306,12 @@ def test_a_checkpoint_amid_writes_is_what_was_there_at_one_moment(seed: int) -> 
             async def pairs(agent: SessionAgent, name: str) -> None:
                 for number in range(12):
                     both = (put(f"{name}/{side}", number, blind=True) for side in ("left", "right"))
-                    await agent.agent.transact(space(s), *both)
+                    told = memory_pb.AppendOperation(message=said(f"{name}{number}"))
+                    await agent.agent.transact(space(s), *both, memory_pb.Operation(append=told))
+
+            async def control() -> None:
+                for number in range(12):
+                    await agents[2].set_control(s, control=pb.ControlState(retries=number))
 
             async def savepoints() -> None:
                 for _ in range(6):
@@ -313,16 +319,22 @@ def test_a_checkpoint_amid_writes_is_what_was_there_at_one_moment(seed: int) -> 
                         await asyncio.sleep(0)
                     await agents[2].checkpoint(s)
 
-            await asyncio.gather(pairs(agents[0], "a"), pairs(agents[1], "b"), savepoints())
+            await asyncio.gather(pairs(agents[0], "a"), pairs(agents[1], "b"), control(), savepoints())
             last: dict[str, int] = {}
+            retries = 0
             for checkpoint in reversed(await agents[2].checkpoints(s)):
                 await agents[2].restore(s, checkpoint.id)
                 items = await agents[2].items(s)
+                heard = texts(await agents[2].messages(s))
                 for name in "ab":
                     assert items.get(f"{name}/left") == items.get(f"{name}/right")
                     there = int(items.get(f"{name}/left", b"-1"))
                     assert there >= last.get(name, -1)
+                    assert [text for text in heard if text[0] == name] == [f"{name}{n}" for n in range(there + 1)]
                     last[name] = there
+                now = (await agents[2].control(s)).control.retries
+                assert now >= retries
+                retries = now
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(play(Path(folder)))

@@ -40,7 +40,17 @@ from .keys import (
 from .putting_back import decide_put_back
 from .restoring import check_fits, old_version
 from .savepoints import decode_savepoints
-from .saving import Moved, checkpoint_key, copies_of, decode_checkpoint, no_checkpoint, prepared, read_manifest
+from .saving import (
+    NEWEST,
+    Moved,
+    checkpoint_key,
+    copies_of,
+    decode_checkpoint,
+    newest_at,
+    no_checkpoint,
+    prepared,
+    read_manifest,
+)
 from .scribe import BACKGROUND, Intent, Need, Scan, Scribe, Written, not_found
 from .sessions import SessionBook, SessionReply
 from .settings import check_title
@@ -201,16 +211,15 @@ class Forker:
             raise not_found(session_id)
         ref = await scribe.living(session_id)
         items = await live_items(scribe.core.store, ref, look.view)
-        newest = await scribe.scan(ref, Scan(MESSAGES, 1, reverse=True), accepted=True)
-        if items is None or newest.view.head != look.view.head or look.info.branch != older.branch:
+        newest = newest_at(await scribe.scan(ref, NEWEST[0], accepted=True), look.view.head, older.begins)
+        if items is None or look.info.branch != older.branch:
             raise Moved
         saved = {entry.key: decode_record(entry.data, entry.revision) for entry in items}
         if (control := look.record(CONTROL)) is not None:
             saved[CONTROL] = control
         last, last_session = ("", "") if older.last is None else (older.last.key, older.last_session)
-        for entry in newest.entries:
-            if entry.key > older.begins:
-                last, last_session = entry.key, ""
+        if newest:
+            last, last_session = newest, ""
         parts = up_to(stretches(look, older.branch), last, last_session)
         turn = decode_turns(look.record(TURNS)).turn
         return _Source(look.info, decode_meta(look.record(META)), turn, saved, _named(parts, session_id), look.now_ms)

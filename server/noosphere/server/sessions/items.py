@@ -41,14 +41,17 @@ async def count_items(store: WorkingStore, ref: NamespaceRef) -> int:
 
 
 async def live_items(store: WorkingStore, ref: NamespaceRef, view: NamespaceView) -> tuple[StoredEntry, ...] | None:
-    """Returns all items of a session that are live, as accepted, None if the namespace is no longer as it was read."""
+    """Returns all items of a session that are live, as of a view of it; None if any has changed since.
+
+    What else is written to the namespace meanwhile, messages above all, is in nobody's way.
+    """
     found: list[StoredEntry] = []
     for after, before in ITEM_RANGES:
         cursor, more = after, True
         while more:
             # Small pages, because a driver may let others in before a large one.
             page = await store.scan(ref, "", after=cursor, before=before, limit=_PAGE_SMALL, accepted=True)
-            if page.view.head != view.head:
+            if any(entry.revision > view.head for entry in page.entries):
                 return None
             found += [entry for entry in page.entries if entry.live_until_ms > view.now_ms]
             more = page.more

@@ -10,11 +10,22 @@ import msgspec
 from noosphere.consistency import Reason, Refusal
 
 from ..memory.codec import decode_record
-from ..ports.store import StoredEntry
+from ..ports.store import ScanResult, StoredEntry
 from .branches import OlderHistory, older_history
 from .codec import author_of, decode_turns, encode, value_of
 from .draft import Draft, Look
-from .keys import CHECKPOINTS, CONTROL, MESSAGES, SAVEPOINTS, SUMMARIES, TURNS, is_item, is_slot, version_key
+from .keys import (
+    CHECKPOINTS,
+    CONTROL,
+    MESSAGES,
+    SAVEPOINTS,
+    SUMMARIES,
+    TURNS,
+    is_item,
+    is_slot,
+    slot_revision,
+    version_key,
+)
 from .manifests import (
     Manifest,
     SavedVersion,
@@ -36,7 +47,8 @@ TURN_ATTRIBUTE = "turn"
 PREPARED_MAX = 16
 """How often a call prepares itself anew because the session changed meanwhile."""
 
-NEWEST = (Scan(MESSAGES, 1, reverse=True), Scan(SUMMARIES, 1, reverse=True))
+_NEWEST_MAX = 16
+NEWEST = (Scan(MESSAGES, _NEWEST_MAX, reverse=True), Scan(SUMMARIES, _NEWEST_MAX, reverse=True))
 """The ranges that :func:`save` needs; they come first among the scans of a call."""
 
 T = TypeVar("T")
@@ -157,15 +169,38 @@ def stand(look: Look, ground: Ground) -> Standing:
     present = look.session.branch if look.info is not None else 0
     if present != older.branch or decode_savepoints(look.entries[SAVEPOINTS]) != ground.savepoints:
         raise Moved
-    messages, summaries = look.scans[0].entries, look.scans[1].entries
-    message = next((entry.key for entry in messages if entry.key > older.begins), None)
-    summary = next((entry.key for entry in summaries if entry.key > older.summaries_begin), None)
+    message = newest_at(look.scans[0], look.view.head, older.begins)
+    summary = newest_at(look.scans[1], look.view.head, older.summaries_begin)
     control = look.internal(CONTROL)
     saved = look.items if control is None else (*look.items, control)
     last, last_session = ("", "") if older.last is None else (older.last.key, older.last_session)
-    if message is not None:
+    if message:
         last, last_session = message, ""
     return Standing(last, last_session, summary or older.summary, manifest_of(saved))
+
+
+def newest_at(found: ScanResult, head: int, begins: str) -> str:
+    """Returns the newest key that was there at a head, of a collection that is ordered by revision.
+
+    Args:
+        found: the newest entries, perhaps of a later head.
+        head: the head.
+        begins: only keys above this.
+
+    Returns:
+        The key; empty if there is none.
+
+    Raises:
+        Moved: more has been appended since than was read.
+    """
+    for entry in found.entries:
+        if entry.key <= begins:
+            return ""
+        if slot_revision(entry.key) <= head:
+            return entry.key
+    if found.more:
+        raise Moved
+    return ""
 
 
 def has_changed(ground: Ground, standing: Standing, branch: int) -> bool:

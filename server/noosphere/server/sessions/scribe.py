@@ -101,8 +101,8 @@ class Intent(NamedTuple):
         scans: ranges it looks at.
         presents: revisions that the request names.
         need: what state the session must be in.
-        items: whether it depends on all items. They are read at the same head as everything else, and each is checked
-            in the commit; what is new by then is not.
+        items: whether it depends on all items. They are those of the head at which the keys were read, and each is
+            checked in the commit; what is new by then is not. Scans may be of a later head, unless they are guarded.
         background: whether it is the server's own, which no incarnation asks for.
     """
 
@@ -262,7 +262,9 @@ class Scribe:
                 return await self._replay(ref, job, replay)
             found = tuple([await self.scan(ref, scan, accepted=True) for scan in intent.scans])
             items = await live_items(core.store, ref, read.view) if intent.items else ()
-            if items is None or (intent.items and any(scan.view.head != head for scan in found)):
+            stamps = (_stamp(scan, page) for scan, page in zip(intent.scans, found, strict=True))
+            if items is None or (intent.items and max(stamps, default=0) > head):
+                # What is guarded must not have moved between the head of the decision and the guard.
                 return ref
             look = _look(job.session_id, read, job.keys, found, items)
             draft = Draft(call, look, rules.policy, self.hooks)
@@ -349,8 +351,7 @@ class Scribe:
                 ends_ms.append(entry.live_until_ms)
         for scan, found in zip(job.intent.scans, look.scans, strict=True):
             if scan.guard is not None:
-                stamp = found.stamps.members if scan.guard is StampMode.MEMBERS else found.stamps.changed
-                checks.append(CollectionCheck(scan.collection, scan.guard, stamp))
+                checks.append(CollectionCheck(scan.collection, scan.guard, _stamp(scan, found)))
         if draft.changes_items:
             checks += [key_check(key, look.entries[key], now_ms) for key in self._hook_keys]
         if validation.not_after_ms is not None:
@@ -424,6 +425,13 @@ def _look(
     record = decode_entry(entries[INFO])
     info = None if record is None or not record.version(read.view.now_ms) else decode_info(record)
     return Look(session_id, read.view, info, entries, scans, items)
+
+
+def _stamp(scan: Scan, found: ScanResult) -> int:
+    """Returns what a scan's guard compares; 0 without a guard."""
+    if scan.guard is None:
+        return 0
+    return found.stamps.members if scan.guard is StampMode.MEMBERS else found.stamps.changed
 
 
 def _check_state(look: Look, need: Need) -> None:
