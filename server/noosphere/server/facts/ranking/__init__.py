@@ -1,0 +1,26 @@
+"""Ranking of facts and messages for a question: pure functions over candidates, whatever store they come from."""
+
+from __future__ import annotations
+
+from .documents import Document, asks, document
+from .keywords import Bag, Statistics, statistics
+from .question import Question, question
+from .rank import CANDIDATES_MAX, Ranked, rank
+from .weights import SIGNALS, WEIGHTS, Weights
+
+__all__ = [
+    "CANDIDATES_MAX",
+    "SIGNALS",
+    "WEIGHTS",
+    "Bag",
+    "Document",
+    "Question",
+    "Ranked",
+    "Statistics",
+    "Weights",
+    "asks",
+    "document",
+    "question",
+    "rank",
+    "statistics",
+]
