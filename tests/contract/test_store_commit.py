@@ -324,7 +324,7 @@ async def test_bounds_of_a_commit(lab: StoreLab) -> None:
     await write(lab.store, put("big", b"x" * (1024 * 1024 - 100)))
     before = await head(lab.store)
     cases: list[tuple[list[Mutation], Reason]] = [
-        ([put(f"k{i}", b"") for i in range(513)], Reason.VALUE_TOO_LARGE),
+        ([put(f"k{i}", b"") for i in range(1_025)], Reason.VALUE_TOO_LARGE),
         ([put("a", b"x" * (1024 * 1024 + 1))], Reason.VALUE_TOO_LARGE),
         ([put("a"), put("b"), put("a")], Reason.INVALID_FIELD),
     ]

@@ -295,6 +295,28 @@ async def test_a_checkpoint_that_does_not_exist_is_named(world: World, wrong: st
         await a.checkpoint(s + "-other")
 
 
+@pytest.mark.parametrize("others", [False, True], ids=["all changed", "all replaced by others"])
+async def test_a_session_as_full_as_one_may_be_can_be_restored(local: LocalServer, others: bool) -> None:
+    a, s = await opened(LocalWorld(local))
+    names = [f"k{number:03}" for number in range(256)]
+    for name in names:
+        await a.agent.put(space(s), name, "then")
+    point = await a.checkpoint(s)
+    before = await a.items(s)
+    if others:
+        for name in names:
+            await a.agent.delete(space(s), name, blind=True)
+        names = [f"l{number:03}" for number in range(256)]
+    for name in names:
+        await a.agent.put(space(s), name, "now", blind=True)
+    left = await a.items(s)
+    reply = await a.restore(s, point.id)
+    assert (reply.restored, reply.removed) == (256, 256 if others else 0)
+    assert await a.items(s) == before
+    await a.restore(s, (await a.checkpoints(s))[0].id)
+    assert await a.items(s) == left
+
+
 async def test_what_fits_no_commit_is_refused_as_a_whole(world: World) -> None:
     a, s = await opened(world)
     await a.agent.ensure(space(s), types.NamespacePolicy(item_bytes_max=64 * 1024))

@@ -24,7 +24,8 @@ CONTEXT_EXTRAS_MAX = 16
 
 TRANSACTION_PARTS_MAX = 64
 TRANSACTION_BYTES_MAX = 256 * 1024
-COMMIT_MUTATIONS_MAX = 512
+COMMIT_MUTATIONS_MAX = 1024
+"""A restore that removes 256 items, puts back 256 others and keeps a copy of each that goes is one commit."""
 COMMIT_BYTES_MAX = 1024 * 1024
 BATCH_GET_KEYS_MAX = 256
 FENCES_MAX = 8

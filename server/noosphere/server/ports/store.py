@@ -192,7 +192,7 @@ class Commit(NamedTuple):
         epoch: the epoch under which the caller decided.
         config_version: the configuration under which the caller decided.
         checks: all must hold.
-        mutations: at most 512, at most 1 MiB, at most one per key.
+        mutations: at most 1,024, at most 1 MiB, at most one per key.
         request: what to remember.
         fences: tokens that must not be below the highest seen of their lock.
         not_after_ms: the commit fails at and after this store time.
