@@ -44,7 +44,7 @@ def shell(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 def test_the_tour_runs_as_printed(shell: dict[str, str], tmp_path: Path) -> None:
-    assert [kind for kind, _ in TOUR] == ["sh", "python", "python", "python", "python", "python", "sh"]
+    assert [kind for kind, _ in TOUR] == ["sh", *["python"] * 6, "sh"]
     outputs = []
     for kind, text in TOUR:
         command = ["bash", "-euo", "pipefail", "-c", text] if kind == "sh" else [sys.executable, "-c", text]
@@ -52,7 +52,7 @@ def test_the_tour_runs_as_printed(shell: dict[str, str], tmp_path: Path) -> None
         assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
         assert done.stderr == ""
         outputs.append(done.stdout)
-    first, conflict, _, decision, siblings, kit, last = outputs
+    first, conflict, _, decision, siblings, session, kit, last = outputs
     assert "draft" in first
     assert "writer#" in conflict, "the paragraph names who was faster"
     assert "['draft', 'review', 'publish']" in conflict, "the resolved plan has both changes"
@@ -63,6 +63,13 @@ def test_the_tour_runs_as_printed(shell: dict[str, str], tmp_path: Path) -> None
     assert decided == "2 attempts: {'after': 'legal check'}"
     assert siblings.splitlines()[0] == "('shorter', 'with figures')"
     assert "has several values that nobody has joined" in siblings
+    size, thought, size_again, again, decided = session.splitlines()
+    assert re.fullmatch(r"\d+ of 600 tokens in \d+ messages", size)
+    assert re.fullmatch(r"\d+ of 600 tokens in \d+ messages", size_again)
+    assert thought == "first thought"
+    assert again.startswith("Your decision was not written.")
+    assert "goals/main" in again
+    assert decided == "2 attempts: The Opera, which you can afford."
     assert kit == "passed\n"
     assert "todo/" in last
     assert "no record has several values" in last, "the queue was worked off"
