@@ -30,9 +30,11 @@ def test_the_promised_commands_exist() -> None:
     paths = {context.command_path.removeprefix("noosphere").strip() for _, context in COMMANDS}
     assert paths == {
         *("", "serve", "get", "put", "delete", "history", "watch", "claims", "stats", "epochs", "demo", "check"),
-        *("conflicts", "resolve", "demo causality"),
+        *("conflicts", "resolve", "demo causality", "demo session"),
         *("ns list", "ns create", "ns show", "ns tree", "ns delete", "ns rules", "config show", "version"),
-        "bench compaction",
+        *("session list", "session show", "session messages", "session tools", "session checkpoints"),
+        *("session transitions", "session health", "session restore", "session fork", "session close"),
+        *("session purge", "session export", "context explain", "bench compaction"),
     }
 
 

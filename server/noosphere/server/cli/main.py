@@ -16,7 +16,21 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
-from . import bench, boards, changes, checks, conflicts, engine, namespaces, records, rules, serving
+from . import (
+    bench,
+    boards,
+    changes,
+    checks,
+    conflicts,
+    contexts,
+    engine,
+    namespaces,
+    records,
+    rules,
+    serving,
+    session_changes,
+    sessions,
+)
 from .common import AgentOption, Common, JsonOption, ServerOption, TimeoutOption
 from .exits import EXIT_CODES_HELP, CliError, ExitCode, report
 from .two_words import TwoWords
@@ -36,6 +50,9 @@ for group in (serving.app, records.app, changes.app, conflicts.app, boards.app, 
     app.add_typer(group)
 namespaces.app.add_typer(rules.app)
 app.add_typer(namespaces.app, name="ns")
+sessions.app.add_typer(session_changes.app)
+app.add_typer(sessions.app, name="session")
+app.add_typer(contexts.app, name="context")
 app.add_typer(serving.config_app, name="config")
 app.add_typer(bench.app, name="bench")
 
