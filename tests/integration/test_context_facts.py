@@ -108,7 +108,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         transport = HandlerTransport(
             MemoryRpc(engine.memory),
             AdminRpc(engine.memory, server.clock),
-            SessionRpc(engine.sessions, engine.transitions),  # type: ignore[abstract]
+            SessionRpc(engine.sessions, engine.transitions),
             ContextRpc(service),
         )
         agent = SessionAgent(await Api(transport).agent("a"))

@@ -180,7 +180,7 @@ class SyncTransport:
 
         async def attempt() -> Response:
             try:
-                return cast("Response", await send(iter(requests), timeout=CALL_SECONDS_MAX))
+                return await send(iter(requests), timeout=CALL_SECONDS_MAX)
             except grpc.aio.AioRpcError as error:
                 raise refused(error.code(), error.details(), error.trailing_metadata()) from None
 

@@ -111,7 +111,8 @@ class Server:
 
         Values end and tombstones are reaped when they are due, claims and leases lapse unless their holders
         in this process renew them, which they do as in production, and calls that wait (for a task, say)
-        give up in time. Idle sessions are closed, and closed ones purged. Clients in other processes hear of time only through the server.
+        give up in time. Idle sessions are closed, and closed ones purged. Clients in other processes hear of time only
+        through the server.
 
         Args:
             seconds: how long, more than 0 and at most ten years.
