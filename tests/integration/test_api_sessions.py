@@ -60,7 +60,7 @@ async def test_a_retry_finds_the_session_that_the_server_named(world: World) -> 
         ({"session_id": "x", "ephemeral": True}, "session_id: must be empty for an ephemeral session"),
         ({"settings": {"window_turns": 101}}, "settings.window_turns: 101 is not between 1 and 100"),
         ({"settings": {"tool_result_tokens_max": 15}}, "settings.tool_result_tokens_max: 15 is not between 16"),
-        ({"settings": {"tokenizer": "klingon"}}, "'klingon'"),
+        ({"settings": {"tokenizer": "klingon"}}, "settings.tokenizer: 'klingon' is unknown"),
         ({"settings": {"checkpoint_policy": 9}}, "settings.checkpoint_policy: 9 is not a checkpoint policy"),
         ({"settings": {"purge_after": Duration(seconds=-1)}}, "settings.purge_after: -1000 ms is not between"),
         ({"title": "x" * 257}, "title has 257 bytes, the limit is 256"),
@@ -103,6 +103,10 @@ async def test_title_and_labels_change_apart_from_the_rest(world: World) -> None
     with pytest.raises(Refused) as refused:
         await a.update(session.id, set_labels={"team": "x"}, remove_labels=["team"])
     assert "remove_labels: 'team' is also to be set" in refused.value.message
+    for wrong, said in (["x" * 65], "remove_labels name has 65"), ([str(n) for n in range(17)], "remove_labels has 17"):
+        with pytest.raises(Refused) as refused:
+            await a.update(session.id, remove_labels=wrong)
+        assert said in refused.value.message
 
 
 async def test_sessions_are_listed_by_pages_and_filters(world: World) -> None:

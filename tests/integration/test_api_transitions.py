@@ -155,15 +155,19 @@ async def test_a_retried_end_of_a_turn_tells_the_same_and_judges_once(world: Wor
         ({"instruction": pb.TRANSITION_ACTION_DROP}, ("instruction", "keys")),
         ({"keys": ["a"], "instruction": pb.TRANSITION_ACTION_PROMOTE}, ("instruction", "promote")),
         ({"keys": ["a"], "instruction": 99}, ("instruction", "99")),
+        ({"keys": ["a", ""], "instruction": pb.TRANSITION_ACTION_DROP}, ("keys[1]", "empty")),
+        ({"keys": ["a\0b"], "instruction": pb.TRANSITION_ACTION_DROP}, ("keys[0]", "U+0000")),
+        ({"keys": ["x" * 513], "instruction": pb.TRANSITION_ACTION_DROP}, ("keys[0]", "513", "512")),
+        ({"keys": ["_session/info"], "instruction": pb.TRANSITION_ACTION_DROP}, ("keys[0]", "_session/info")),
         ({"keys": ["k"] * 257, "instruction": pb.TRANSITION_ACTION_DROP}, ("keys", "257", "256")),
     ],
-    ids=["no instruction", "no keys", "promote", "unknown", "too many"],
+    ids=["no instruction", "no keys", "promote", "unknown", "no key", "NUL", "a long key", "no item", "too many"],
 )
 async def test_a_bad_instruction_names_field_value_and_limit(
     world: World, fields: dict[str, Any], words: tuple[str, ...]
 ) -> None:
     a, s = await opened(world)
-    with refusal("VALUE_TOO_LARGE" if "257" in words else "INVALID_FIELD", *words):
+    with refusal("VALUE_TOO_LARGE" if {"257", "513"} & set(words) else "INVALID_FIELD", *words):
         await a.run(s, **fields)
 
 

@@ -199,6 +199,7 @@ class SessionBook:
         if title is not None:
             check_title(title)
         check_labels(set_labels, "set_labels")
+        check_labels(dict.fromkeys(remove_labels, ""), "remove_labels")
         if both := sorted(set(set_labels) & set(remove_labels)):
             raise invalid("remove_labels", f"{both[0]!r} is also to be set")
 

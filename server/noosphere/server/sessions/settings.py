@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from noosphere.consistency import invalid, too_large
+from noosphere.consistency import Refusal, invalid, too_large
 
 from ..ports.models import Tokenizers
 from .types import DAY_MS, SessionSettings
@@ -44,7 +44,11 @@ def check_settings(settings: SessionSettings, tokenizers: Tokenizers) -> None:
         value = getattr(settings, attribute)
         if not 1_000 <= value <= AGE_MS_MAX:
             raise invalid(f"settings.{name}", f"{value} ms is not between 1000 and {AGE_MS_MAX} ms")
-    tokenizers.named(settings.tokenizer)
+    try:
+        tokenizers.named(settings.tokenizer)
+    except Refusal as refusal:
+        # It says which are known, but not which field of which call asked for it.
+        raise invalid("settings.tokenizer", refusal.message.removeprefix("tokenizer: ")) from None
 
 
 def check_title(title: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from noosphere.consistency import ReadSet, StaleEntry, invalid, too_large
+from noosphere.consistency import ReadSet, StaleEntry, check_key, invalid, too_large
 
 from ..memory.types import Call
 from ..ports.facts import FactRecall
@@ -18,7 +18,7 @@ from ..ports.metrics import SessionMetrics
 from ..ports.models import Summariser, Tokenizers, TransitionPolicy
 from ..sessions.codec import decode_meta, decode_turns
 from ..sessions.draft import Draft, Look
-from ..sessions.keys import ACCESS, META, TURNS, check_entry_id
+from ..sessions.keys import ACCESS, META, OWN, TURNS, is_item
 from ..sessions.outbox import archive
 from ..sessions.saving import Moved, prepared
 from ..sessions.scribe import Intent, Scribe, Written
@@ -396,9 +396,10 @@ def _changes(transitions: Sequence[Transition]) -> tuple[Transition, ...]:
 def _instructions(keys: Sequence[str], instruction: TransitionAction | None) -> dict[str, TransitionAction]:
     if len(keys) > KEYS_MAX:
         raise too_large("keys", len(keys), KEYS_MAX, "entries")
-    for key in keys:
-        if not key or len(key) > 512:
-            check_entry_id(key, "keys")
+    for index, key in enumerate(keys):
+        check_key(key, f"keys[{index}]")
+        if not is_item(key):
+            raise invalid(f"keys[{index}]", f"{key!r} is no item: '{OWN}…' is kept by the SessionService")
     if bool(keys) is not (instruction is not None):
         raise invalid("instruction", "and keys need each other: what to do, and with what")
     if instruction is None:
