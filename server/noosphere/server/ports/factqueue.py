@@ -1,0 +1,103 @@
+"""The fact queue port: work for the fact pipeline, durable, prioritised, at least once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+
+class Job(NamedTuple):
+    """A piece of work to be queued.
+
+    Attributes:
+        id: names it; queueing it again while it waits or runs changes nothing.
+        priority: 0 is taken before 1, up to 9; of equals the oldest first.
+        body: what to do, as the service encodes it.
+        group: whom it concerns, e.g. an owner, so that all of a group can be removed.
+    """
+
+    id: str
+    priority: int
+    body: bytes
+    group: str = ""
+
+
+class LeasedJob(NamedTuple):
+    """A job that a worker holds.
+
+    Attributes:
+        job: the job.
+        attempt: which attempt this is, from 1.
+        lease: proves that the worker still holds it; a job whose lease has ended may be held by another.
+    """
+
+    job: Job
+    attempt: int
+    lease: str
+
+
+class DeadJob(NamedTuple):
+    """A job that was given up, with the last reason."""
+
+    job: Job
+    attempts: int
+    reason: str
+    died_ms: int
+
+
+class QueueStats(NamedTuple):
+    """How much a queue holds."""
+
+    waiting: int
+    leased: int
+    dead: int
+    oldest_ms: int
+    """Since when the oldest waiting job has waited; 0 if none does."""
+
+
+class FactQueue(Protocol):
+    """What every backend provides. Any method may raise ``Refusal`` with ENGINE_UNAVAILABLE."""
+
+    async def put(self, jobs: Sequence[Job]) -> None:
+        """Queues jobs, durable when it returns; all or none.
+
+        Raises:
+            Refusal: LIMIT_EXCEEDED, if the queue is full.
+        """
+        ...
+
+    async def take(self, worker: str, limit: int, lease_ms: int) -> tuple[LeasedJob, ...]:
+        """Leases up to ``limit`` jobs, those of ended leases too."""
+        ...
+
+    async def extend(self, leases: Sequence[str], lease_ms: int) -> tuple[bool, ...]:
+        """Extends leases; False for one that has been lost."""
+        ...
+
+    async def done(self, leases: Sequence[str]) -> tuple[bool, ...]:
+        """Removes finished jobs; False for one whose lease was lost, whose job somebody else holds."""
+        ...
+
+    async def fail(self, lease: str, reason: str, *, retry_after_ms: int | None) -> bool:
+        """Gives a job back to be tried again later, or for good to the dead-letter list; False if it was lost."""
+        ...
+
+    async def dead(self, after: str, limit: int) -> tuple[DeadJob, ...]:
+        """Lists dead jobs by id, by pages."""
+        ...
+
+    async def revive(self, ids: Sequence[str]) -> int:
+        """Queues dead jobs again; returns how many there were."""
+        ...
+
+    async def remove(self, *, ids: Sequence[str] = (), group: str = "") -> int:
+        """Removes jobs wherever they are, the dead too: by id, or all of a group. Returns how many there were."""
+        ...
+
+    async def stats(self) -> QueueStats:
+        """Returns how much it holds."""
+        ...
+
+    async def close(self) -> None:
+        """Closes; later calls raise ENGINE_UNAVAILABLE."""
+        ...
