@@ -2,41 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.support.projects import EXAMPLES, copy_project, run_tests
 
-ROOT = Path(__file__).resolve().parents[2]
-EXAMPLE = ROOT / "examples" / "agent-tests"
-GUIDE = (ROOT / "docs" / "testing.md").read_text()
-SECONDS_MAX = 150
-"""A bound against hanging."""
+EXAMPLE = EXAMPLES / "agent-tests"
+GUIDE = (EXAMPLES.parent / "docs" / "testing.md").read_text()
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A copy of the project, for a developer to play with."""
-    copy = tmp_path / "agent-tests"
-    shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("__pycache__", ".pytest_cache"))
-    return copy
-
-
-def run_tests(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs the project's tests as its README says, without anything of ours around."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("NOOSPHERE_", "PYTEST_"))}
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments],
-        cwd=project,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-    )
+    return copy_project("agent-tests", tmp_path)
 
 
 def test_its_tests_pass(project: Path) -> None:
