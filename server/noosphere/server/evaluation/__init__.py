@@ -1,19 +1,33 @@
-"""Figures of merit on recorded runs of agents, which stay outside of the repository."""
+"""Figures of merit on recorded runs and conversations, which stay outside of the repository."""
 
 from __future__ import annotations
 
 from .compaction import GATE_PERCENT, GOAL_PERCENT, CompactionScore, MethodScore, score_compaction
+from .locomo import Conversation, LocomoError, read_locomo
+from .meaning import Meanings
+from .recall import GATES, GOALS, Figures, Kept, RecallScore, score_recall, texts_of
 from .traces import Run, TraceCall, TraceError, TraceMessage, read_traces
 
 __all__ = [
+    "GATES",
     "GATE_PERCENT",
+    "GOALS",
     "GOAL_PERCENT",
     "CompactionScore",
+    "Conversation",
+    "Figures",
+    "Kept",
+    "LocomoError",
+    "Meanings",
     "MethodScore",
+    "RecallScore",
     "Run",
     "TraceCall",
     "TraceError",
     "TraceMessage",
+    "read_locomo",
     "read_traces",
     "score_compaction",
+    "score_recall",
+    "texts_of",
 ]

@@ -1,4 +1,4 @@
-"""The ports behind which models stand: counting tokens, and making summaries."""
+"""The ports behind which models stand: counting tokens, making summaries, and telling what texts mean."""
 
 from __future__ import annotations
 
@@ -143,5 +143,35 @@ class TransitionPolicy(Protocol):
 
         Raises:
             PolicyError: it was slow, wrong or away.
+        """
+        ...
+
+
+EMBEDDED_TEXTS_MAX = 256
+"""Most texts of one call of an embedder."""
+
+
+class EmbedderError(Exception):
+    """No vectors were made; things are then found by keywords alone."""
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors of one dimension and length 1; those of texts that mean the same are near."""
+
+    @property
+    def name(self) -> str:
+        """The model's name and version; vectors of different names are never compared."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers a vector has."""
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
+        """Returns a vector for each text, at most 256 at a time.
+
+        Raises:
+            EmbedderError: the model was slow, wrong or away, or there are too many texts.
         """
         ...

@@ -31,6 +31,7 @@ class Document(NamedTuple):
     Attributes:
         id: its id.
         own: the terms that it says itself, with how often.
+        own_length: how many these are together.
         terms: all terms by which it is found, weighted: its own, its label's, and those around it.
         length: the sum of their weights.
         names: the terms of whose or about whom it is.
@@ -46,6 +47,7 @@ class Document(NamedTuple):
 
     id: str
     own: Mapping[str, int]
+    own_length: int
     terms: Mapping[str, float]
     length: float
     names: frozenset[str] = frozenset()
@@ -116,6 +118,7 @@ def document(
     return Document(
         id=id,
         own=own,
+        own_length=own.total(),
         terms=found,
         length=sum(found.values()),
         names=frozenset(terms(name)),

@@ -55,7 +55,7 @@ def signals(
         "named": tuple(float(len(people) == 1 and one.names in people) for one in documents),
         "asks": tuple(float(one.asks) for one in documents),
         "answers": tuple(float(one.answers) for one in documents),
-        "long": tuple(min(1.0, sum(one.own.values()) / LONG_TERMS) for one in documents),
+        "long": tuple(min(1.0, one.own_length / LONG_TERMS) for one in documents),
         "timed": tuple(float(asked.when and one.timed) for one in documents),
         "recent": _recent(documents) if asked.current else (0.0,) * len(documents),
         "confidence": tuple(one.confidence for one in documents),
@@ -84,7 +84,7 @@ def _group_keywords(words: Sequence[str], documents: Sequence[Document]) -> tupl
             # A day's words are in all labels of a talk; once in each is enough.
             for word in wanted & documents[at].terms.keys():
                 found[word] = found.get(word, 0.0) + max(1, documents[at].own.get(word, 0))
-        bags[group] = Bag(found, float(sum(sum(documents[at].own.values()) for at in members)))
+        bags[group] = Bag(found, float(sum(documents[at].own_length for at in members)))
     scored = list(bags.values())
     values = shares(
         words,
