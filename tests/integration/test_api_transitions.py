@@ -10,6 +10,7 @@ from tests.support.sessions import SessionAgent, caller, refusal, session_name, 
 from tests.support.worlds import World
 
 from noosphere.v1 import session_service_pb2 as pb
+from noosphere.v1 import types_pb2
 
 GOING = {pb.TRANSITION_ACTION_ARCHIVE, pb.TRANSITION_ACTION_COMPRESS, pb.TRANSITION_ACTION_DROP}
 
@@ -205,3 +206,17 @@ async def test_a_long_session_stays_within_its_bounds(world: World) -> None:
     events = await a.transitions(s, page_size=7)
     assert {t.key for t in events} == left
     assert all(t.reason and t.explanation for t in events)
+
+
+async def test_only_a_caller_with_a_name_has_the_controller_change_anything(world: World) -> None:
+    a, s = await opened(world)
+    await a.agent.put(space(s), "notes/a", 1)
+    nobody = types_pb2.CallContext()
+    asked: list[dict[str, Any]] = [{}, {"keys": ["notes/a"], "instruction": pb.TRANSITION_ACTION_DROP}]
+    for fields in asked:
+        request = pb.RunTransitionsRequest(session_id=s, call=nobody, **fields)
+        with refusal("INVALID_FIELD", "call.actor"):
+            await a.call("RunTransitions", request, pb.RunTransitionsResponse)
+    request = pb.RunTransitionsRequest(session_id=s, call=nobody, dry_run=True)
+    await a.call("RunTransitions", request, pb.RunTransitionsResponse)
+    assert set(await a.items(s)) == {"notes/a"}

@@ -14,6 +14,7 @@ from tests.support.worlds import LocalWorld
 from noosphere.server.context.provider_rules import check_anthropic, check_openai
 from noosphere.v1 import context_service_pb2 as pb
 from noosphere.v1 import session_service_pb2 as session_pb
+from noosphere.v1 import types_pb2
 
 RULE = "Never book without asking."
 DEEP = "[" * 20_000
@@ -144,3 +145,14 @@ async def test_a_schema_that_leaves_out_what_providers_ask_for_gets_it(a: Sessio
         {"type": "object", "properties": {}, "required": ["q"]},
         {"type": "object", "properties": {}},
     ]
+
+
+async def test_only_a_caller_with_a_name_reports_use(a: SessionAgent) -> None:
+    c = ContextAgent(a, "s")
+    await a.agent.put("sessions/s", "goals/fly", "fly")
+    context = await c.assemble("Book it")
+    with refusal("INVALID_FIELD", "call.actor"):
+        await c.report(context.id, used=["item:goals/fly"], call=types_pb2.CallContext())
+    assert list((await c.explain(context.id)).used) == []
+    await c.report(context.id, used=["item:goals/fly"])
+    assert list((await c.explain(context.id)).used) == ["item:goals/fly"]

@@ -144,7 +144,7 @@ def check_recipe(recipe: Recipe, field: str = "recipe") -> Recipe:
         _check_rule(rule, f"{field}.sections[{index}]")
     together = math.fsum(rule.share for rule in recipe.rules)
     if together > 1 + _SHARES_SLACK:
-        raise invalid(f"{field}.sections", f"the shares add up to {together:g}, the limit is 1")
+        raise invalid(f"{field}.sections", f"the shares add up to {together!r}, the limit is 1")
     return recipe._replace(facts_max=recipe.facts_max or FACTS_DEFAULT)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from noosphere.consistency import invalid, too_large
 
+from ..memory.admission import require_writer
 from ..memory.types import Call
 from .asked import REPORTED_MAX
 from .book import ContextBook
@@ -69,6 +70,7 @@ class ContextUsage:
             Refusal: ENTRY_NOT_FOUND, INVALID_FIELD (an id that is not in the context), VALUE_TOO_LARGE, or a reason
                 that concerns the caller.
         """
+        require_writer(call)
         if len(used) > REPORTED_MAX:
             raise too_large("used", len(used), REPORTED_MAX, "entries")
         recent = await self._book.find(call, session_id, context_id)

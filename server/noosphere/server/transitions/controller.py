@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from noosphere.consistency import ReadSet, StaleEntry, check_key, invalid, too_large
 
+from ..memory.admission import require_writer
 from ..memory.types import Call
 from ..ports.facts import FactRecall
 from ..ports.metrics import SessionMetrics
@@ -176,6 +177,9 @@ class Controller:
             Refusal: SESSION_NOT_FOUND, SESSION_CLOSED, INVALID_FIELD, VALUE_TOO_LARGE, CONTENTION, or a reason that
                 concerns the caller.
         """
+        if not dry_run:
+            # The controller writes as nobody in the background, so the write would not ask.
+            require_writer(call)
         instructions = _instructions(keys, instruction)
         return await prepared(session_id, lambda: self._run(call, session_id, instructions, dry_run=dry_run))
 
