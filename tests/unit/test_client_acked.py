@@ -41,6 +41,7 @@ from noosphere.consistency import NOTHING_READ, CausalContext, KeySeen, LostRang
 from noosphere.v1 import errors_pb2
 from noosphere.v1 import memory_service_pb2 as ms
 from noosphere.v1 import types_pb2 as pb
+from noosphere.v1.session_service_pb2 import Message, Part
 
 X = "shared/x"
 CUT, END = make_revision(1, 10), make_revision(2, 0)
@@ -98,6 +99,24 @@ def test_what_changed_nothing_or_was_known_is_not_noted() -> None:
     acked.add(put_request("k"), 5, "id", 0.0, replayed=True)
     acked.add(put_request("k"), 6, "id", 0.0, replayed=True)
     assert [write.revision for write in acked.mark_lost(X, EVERYTHING)] == [5, 6]
+
+
+def test_an_appended_message_is_named_by_its_own_id_also_if_it_is_not_kept() -> None:
+    acked = AckedWrites()
+    for revision, size in ((1, 10), (2, 3 * BYTES_PER_WRITE_MAX)):
+        request = transact_request("k")
+        for name in ("m-1", ""):
+            message = Message(id=name, parts=[Part(text="x" * size)])
+            request.operations.add(append=ms.AppendOperation(message=message))
+        acked.add(request, revision, "id", 0.0)
+    assert [(w.operation, w.key, w.kept, w.value) for w in acked.mark_lost(X, EVERYTHING)] == [
+        ("put", "k", True, "v" * 8),
+        ("append", "m-1", True, None),
+        ("append", "", True, None),
+        ("put", "k", False, None),
+        ("append", "m-1", False, None),
+        ("append", "", False, None),
+    ]
 
 
 def test_only_a_lost_range_of_the_same_namespace_is_lost() -> None:

@@ -160,6 +160,23 @@ class Calm(Exception):
     assert "Calm" not in made
 
 
+def test_a_callback_may_stand_in_the_place_of_what_it_finds(generate: Generate) -> None:
+    made = generate('''
+Find = Callable[[str, int], Sequence[str] | Awaitable[Sequence[str]]]
+
+class Reader:
+    """Reads."""
+
+    async def read(self, what: Find | Sequence[str] = ()) -> str:
+        """Reads something."""
+''')
+    assert "Find = Callable[[str, int], Sequence[str]]" in made, "nobody awaits it here"
+    assert "def read(self, what: Find | Sequence[str] = ()) -> str:" in made
+    assert "def run_what(what_0: str, what_1: int) -> Sequence[str]:" in made
+    assert "assert callable(what)" in made
+    assert "call.relay(run_what) if callable(what) else what" in made
+
+
 def test_a_class_may_derive_from_another(generate: Generate) -> None:
     made = generate('class More(Thing):\n    """More."""\n\n    async def m(self) -> None:\n        """Does."""\n')
     assert "class More(Thing):" in made

@@ -271,8 +271,8 @@ class Session(SessionKeeping):
         Args:
             name: the tool's name.
             args: its arguments: a JSON value or a pydantic model, or JSON text as a model wrote it; at most 16 KiB.
-            call_id: the call's id, as the model named it; empty asks the server for one. A known id returns the
-                earlier call.
+            call_id: the call's id, as the model named it; empty asks the server for one. A known id with the same
+                name and arguments returns the earlier call; with others it is a new call, unless that one is pending.
             based_on: keys of the session that it is based on, at most 32; empty for the open goals.
             late: what happens to the result if what it is based on has changed by then, or the deadline passed.
             deadline: how long the call may take, in seconds or as a span; None for ever.
