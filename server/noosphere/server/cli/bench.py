@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .bench_recall import recall
 from .common import JsonOption, common
 from .exits import CliError, ExitCode, usage
 from .output import print_json, print_line, print_table
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from noosphere.server.evaluation import CompactionScore, MethodScore
 
 app = typer.Typer(help="Measure on data of one's own.")
+app.command()(recall)
 
 
 @app.command()

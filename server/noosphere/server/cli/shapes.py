@@ -400,6 +400,45 @@ class CompactionShape(TypedDict):
     problems: Annotated[list[str], "Where `compress` broke a promise: budget, losslessness, blindness for the future."]
 
 
+RecallFiguresShape = TypedDict(
+    "RecallFiguresShape",
+    {
+        "n": Annotated[int, "Questions with evidence."],
+        "recall@5": Annotated[float, "Mean share of a question's evidence among the first 5, in percent."],
+        "recall@10": Annotated[float, "The same among the first 10."],
+        "mrr": Annotated[float, "Mean of one over the place of the first that is evidence, in percent."],
+    },
+)
+RecallFiguresShape.__doc__ = "How well what was asked for was found."
+
+
+class RecallKeptShape(TypedDict):
+    """How much of the evidence was kept within a budget, in percent."""
+
+    form: Annotated[str, "`turns` as they are, turns `merged` to long messages, or with tool results `attached`."]
+    tokens: Annotated[int, "The budget."]
+    stopping: Annotated[float, "The first ten, up to the first that does not fit."]
+    skipping: Annotated[float, "Best first, without what does not fit."]
+    packed: Annotated[float, "As contexts are packed."]
+
+
+class RecallShape(TypedDict):
+    """How well the turns of conversations that answer questions are found again."""
+
+    ok: Annotated[bool, "Whether all gates are reached."]
+    gates: Annotated[dict[str, float], "What has to be reached, in percent; `kept` is of the worst form, packed."]
+    goals: Annotated[dict[str, float], "What should be."]
+    reached: Annotated[dict[str, float], "What is."]
+    conversations: Annotated[int, "How many."]
+    memories: Annotated[int, "Their turns; each is one memory."]
+    embedder: Annotated[str, "The model's name; empty for keywords alone."]
+    overall: Annotated[RecallFiguresShape, "Over all questions."]
+    categories: Annotated[dict[str, RecallFiguresShape], "By category."]
+    kept: Annotated[list[RecallKeptShape], "Within 500, 1,000 and 2,000 tokens."]
+    ablation: Annotated[dict[str, RecallFiguresShape], "With other weights, by what is different; empty unless asked."]
+    weights_sha256: Annotated[str, "The digest of the ranking's weights."]
+
+
 class VersionShape(TypedDict):
     """The program's version."""
 
