@@ -156,3 +156,11 @@ async def test_only_a_caller_with_a_name_reports_use(a: SessionAgent) -> None:
     assert list((await c.explain(context.id)).used) == []
     await c.report(context.id, used=["item:goals/fly"])
     assert list((await c.explain(context.id)).used) == ["item:goals/fly"]
+
+
+async def test_a_manifest_keeps_a_line_of_a_source_however_long_it_is(a: SessionAgent) -> None:
+    evidence = [pb.Evidence(id="e", text="Lisbon", source="a page\n" * 10_000, trust=0.5)]
+    context = await ContextAgent(a, "s").assemble("Book it", evidence=evidence)
+    (entry,) = (entry for entry in context.manifest.entries if entry.id == "evidence:e")
+    assert entry.source.startswith("a page a page")
+    assert len(entry.source) <= 160

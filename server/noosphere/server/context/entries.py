@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..sessions.types import Message, Role
+from .fence import one_line
 from .types import TRUST_OUTSIDE, TRUST_OWN, TRUST_USER, WHY, Candidate, Entry, Fate, SectionKind
 
 _CALLER = "given by the caller"
@@ -15,7 +16,8 @@ def of_candidate(candidate: Candidate, fate: Fate, why: str, tokens: int, full: 
         candidate.section,
         fate,
         why,
-        candidate.source,
+        # A manifest has no text, and the caller could put any amount of it here.
+        one_line(candidate.source),
         candidate.version,
         tokens,
         full,
