@@ -322,6 +322,8 @@ async def test_use_is_reported_or_estimated(world: World) -> None:
     assert list((await c.explain(context.id)).used) == ["item:notes/seat"]
     assert await c.report(context.id, used=["item:notes/meal"]) == (1, 2)
     assert list((await c.explain(context.id)).used) == ["item:notes/meal"], "what is reported is better than a guess"
+    await c.report(context.id, reply="I took an aisle seat, as you prefer.")
+    assert list((await c.explain(context.id)).used) == ["item:notes/meal"]
     assert await c.report(context.id, used=["item:notes/seat"]) == (2, 2)
     with refusal(Reason.INVALID_FIELD) as refused:
         await c.report(context.id, used=["item:notes/other"])
