@@ -148,7 +148,7 @@ def test_times_count_where_the_question_asks_for_one() -> None:
 def test_newer_is_better_only_where_the_present_is_asked_for(asked: str) -> None:
     said = [document("old", "the price of tea is 3", time_ms=1), document("new", "the price of tea is 4", time_ms=2)]
     assert first(asked, *said) == "new"
-    assert first("What was the price of tea?", *said) == "old"
+    assert all("recent" not in one.parts for one in rank(question("What was the price of tea?"), said))
 
 
 @pytest.mark.parametrize(("trust", "confidence"), [(0.2, 1.0), (1.0, 0.2)], ids=["trust", "confidence"])

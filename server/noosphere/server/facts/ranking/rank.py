@@ -45,7 +45,7 @@ def rank(
     known: Statistics | None = None,
     weights: Weights = WEIGHTS,
 ) -> tuple[Ranked, ...]:
-    """Ranks all candidates, best first; of equals, those that were given first.
+    """Ranks all candidates, best first; of equals the newer, then those that were given first.
 
     Args:
         asked: the question.
@@ -67,7 +67,7 @@ def rank(
     weighed = [(name, getattr(weights, name), found[name]) for name in SIGNALS]
     scores = [math.fsum(weight * values[at] for _, weight, values in weighed) for at in range(len(documents))]
     likely = relevances(scores, found["keywords"], [similarity or 0.0 for similarity in similarities])
-    order = sorted(range(len(documents)), key=lambda at: (-scores[at], at))
+    order = sorted(range(len(documents)), key=lambda at: (-scores[at], -documents[at].time_ms, at))
     return tuple(
         Ranked(at, scores[at], likely[at], {name: weight * v[at] for name, weight, v in weighed if weight * v[at]})
         for at in order
