@@ -164,3 +164,15 @@ async def test_a_manifest_keeps_a_line_of_a_source_however_long_it_is(a: Session
     (entry,) = (entry for entry in context.manifest.entries if entry.id == "evidence:e")
     assert entry.source.startswith("a page a page")
     assert len(entry.source) <= 160
+
+
+async def test_a_context_that_no_reply_can_carry_is_refused_in_our_own_words(a: SessionAgent) -> None:
+    await a.open("large", settings=session_pb.SessionSettings(window_steps=1_000))
+    # A character that JSON writes with six.
+    for _ in range(16):
+        await a.append("large", *(said("\x01" * 65_000) for _ in range(2)))
+    c = ContextAgent(a, "large")
+    budget = pb.ContextBudget(tokens=9_000_000, window_tokens=10_000_000)
+    with refusal("VALUE_TOO_LARGE", "budget.tokens", str(20 * 1024 * 1024)):
+        await c.assemble("Go on", budget=budget)
+    assert "Go on" in (await c.assemble("Go on", budget=pb.ContextBudget(tokens=100_000))).text

@@ -71,7 +71,8 @@ class ContextServiceServicer(object):
 
     def AssembleContext(self, request, context):
         """Assembles a context for one model call. INVALID_ARGUMENT: BUDGET_TOO_SMALL, if hard constraints, current input
-        and newest unit alone exceed the budget; INVALID_FIELD, naming what is wrong with a recipe or tokenizer.
+        and newest unit alone exceed the budget; INVALID_FIELD, naming what is wrong with a recipe, tools or tokenizer;
+        VALUE_TOO_LARGE, if both shapes together are above 20 MiB.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

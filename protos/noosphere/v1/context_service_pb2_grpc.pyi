@@ -40,7 +40,8 @@ class ContextServiceStub:
     def __new__(cls, channel: _aio.Channel) -> ContextServiceAsyncStub: ...
     AssembleContext: _grpc.UnaryUnaryMultiCallable[_context_service_pb2.AssembleContextRequest, _context_service_pb2.AssembleContextResponse]
     """Assembles a context for one model call. INVALID_ARGUMENT: BUDGET_TOO_SMALL, if hard constraints, current input
-    and newest unit alone exceed the budget; INVALID_FIELD, naming what is wrong with a recipe or tokenizer.
+    and newest unit alone exceed the budget; INVALID_FIELD, naming what is wrong with a recipe, tools or tokenizer;
+    VALUE_TOO_LARGE, if both shapes together are above 20 MiB.
     """
     PlanContext: _grpc.UnaryUnaryMultiCallable[_context_service_pb2.PlanContextRequest, _context_service_pb2.PlanContextResponse]
     """Splits the budget and tells what each section may hold, so that evidence is fetched to size."""
@@ -61,7 +62,8 @@ class ContextServiceAsyncStub(ContextServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     AssembleContext: _aio.UnaryUnaryMultiCallable[_context_service_pb2.AssembleContextRequest, _context_service_pb2.AssembleContextResponse]  # type: ignore[assignment]
     """Assembles a context for one model call. INVALID_ARGUMENT: BUDGET_TOO_SMALL, if hard constraints, current input
-    and newest unit alone exceed the budget; INVALID_FIELD, naming what is wrong with a recipe or tokenizer.
+    and newest unit alone exceed the budget; INVALID_FIELD, naming what is wrong with a recipe, tools or tokenizer;
+    VALUE_TOO_LARGE, if both shapes together are above 20 MiB.
     """
     PlanContext: _aio.UnaryUnaryMultiCallable[_context_service_pb2.PlanContextRequest, _context_service_pb2.PlanContextResponse]  # type: ignore[assignment]
     """Splits the budget and tells what each section may hold, so that evidence is fetched to size."""
@@ -85,7 +87,8 @@ class ContextServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_context_service_pb2.AssembleContextResponse, _abc.Awaitable[_context_service_pb2.AssembleContextResponse]]:
         """Assembles a context for one model call. INVALID_ARGUMENT: BUDGET_TOO_SMALL, if hard constraints, current input
-        and newest unit alone exceed the budget; INVALID_FIELD, naming what is wrong with a recipe or tokenizer.
+        and newest unit alone exceed the budget; INVALID_FIELD, naming what is wrong with a recipe, tools or tokenizer;
+        VALUE_TOO_LARGE, if both shapes together are above 20 MiB.
         """
 
     @_abc_1.abstractmethod
