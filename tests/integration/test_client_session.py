@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -30,6 +31,7 @@ from noosphere.client import (
     VersionMismatch,
     new_request_id,
 )
+from noosphere.consistency import decode_causal
 
 
 class Goal(BaseModel):
@@ -289,6 +291,26 @@ async def test_a_fork_begins_where_its_parent_is(clients: tuple[Client, Client],
         await fork.close(items="drop")
         await fork.purge()
         assert await session.purge()
+
+
+def seen_by(client: Client) -> set[str]:
+    """The namespaces of which a client has seen something."""
+    text = client.causal_token()
+    return set(decode_causal(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), "token").revisions)
+
+
+async def test_a_session_that_the_server_has_named_is_handed_over_like_any(clients: tuple[Client, Client]) -> None:
+    mine, theirs = clients
+    async with mine.session() as session:
+        assert seen_by(mine) == {f"sessions/{session.id}"}
+        await theirs.observe(await session.handoff(to=theirs.agent))
+        assert f"sessions/{session.id}" in seen_by(theirs)
+
+
+async def test_what_a_client_has_seen_of_a_fork_is_of_the_fork(clients: tuple[Client, Client]) -> None:
+    async with clients[0].session() as session:
+        fork = await session.fork()
+        assert seen_by(clients[0]) == {f"sessions/{session.id}", f"sessions/{fork.id}"}
 
 
 async def test_closing_decides_about_items_and_calls(clients: tuple[Client, Client], name: str) -> None:

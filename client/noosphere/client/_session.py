@@ -19,7 +19,7 @@ from ._namespace import Namespace
 from ._operations import checked_key
 from ._session_data import Checkpoint, SessionInfo
 from ._session_keeping import SessionKeeping, checkpoint_id_of
-from ._session_link import Link
+from ._session_link import Link, opened_namespace
 from ._session_wire import checked_labels, number_of, to_session, whole
 from ._tool_call import STATUSES, LatePolicy, ToolCall, ToolCallStatus, start_tool
 from ._turn import Turn, TurnScope, begin_turn
@@ -362,7 +362,7 @@ class Session(SessionKeeping):
             title=checked_text("title", title),
         )
         reply: pb.ForkSessionResponse
-        reply, _ = await link.write(link.sessions.ForkSession, request, request_id, timeout)
+        reply, _ = await link.write(link.sessions.ForkSession, request, request_id, timeout, opened=opened_namespace)
         forked = to_session(reply.session)
         return Session(Link(link.services, forked.id), forked, created=True)
 

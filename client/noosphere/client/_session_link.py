@@ -84,11 +84,25 @@ class Link:
         return await self.transport.read(method, request, timeout=timeout, namespace=self.namespace)
 
     async def write(
-        self, method: Method[Reply], request: Any, request_id: str | None, timeout: float | None
+        self,
+        method: Method[Reply],
+        request: Any,
+        request_id: str | None,
+        timeout: float | None,
+        *,
+        opened: Callable[[Any], str] | None = None,
     ) -> tuple[Reply, str]:
-        """Sends a mutating call; returns the reply, and the request id for messages."""
+        """Sends a mutating call; returns the reply, and the request id for messages.
+
+        Args:
+            method: the stub's method.
+            request: its request, with a field ``call``.
+            request_id: the caller's own UUID, or None for the next number.
+            timeout: the deadline with all retries, in seconds.
+            opened: tells from a reply which namespace its ``head`` is of, where that is not this session's.
+        """
         return await self.transport.write(
-            method, request, request_id=request_id, timeout=timeout, namespace=self.namespace
+            method, request, request_id=request_id, timeout=timeout, namespace=self.namespace, opened=opened
         )
 
     async def pages(
@@ -134,3 +148,8 @@ async def pages(
 def namespace_of(session_id: str) -> str:
     """Returns the name of a session's namespace."""
     return f"sessions/{checked_text('session_id', session_id)}"
+
+
+def opened_namespace(reply: Any) -> str:
+    """Returns the namespace of the session in a reply: of one that the server has named, or of a fork."""
+    return namespace_of(reply.session.id)

@@ -15,7 +15,7 @@ from ._handover import ENVELOPE_CHARS_MAX
 from ._listing import checked_page_size
 from ._session import Session
 from ._session_data import SessionInfo, SessionSettings, SessionStatus
-from ._session_link import Link, Services, namespace_of, pages
+from ._session_link import Link, Services, namespace_of, opened_namespace, pages
 from ._session_wire import STATUSES, checked_labels, from_settings, number_of, to_session
 from ._transport import LOG
 
@@ -96,7 +96,12 @@ class SessionScope:
         else:
             reply: pb.OpenSessionResponse
             reply, _ = await transport.write(
-                services.sessions.OpenSession, request, request_id=None, timeout=self._timeout, namespace=namespace
+                services.sessions.OpenSession,
+                request,
+                request_id=None,
+                timeout=self._timeout,
+                namespace=namespace,
+                opened=opened_namespace,
             )
             info, created = to_session(reply.session), reply.created
         return Session(Link(services, info.id), info, created=created)

@@ -149,6 +149,7 @@ class Transport:
         namespace: str,
         wait: float = 0.0,
         ticket: RequestTicket | None = None,
+        opened: Callable[[Any], str] | None = None,
     ) -> tuple[Reply, str]:
         """Sends a mutating call, all attempts under one request id.
 
@@ -160,6 +161,7 @@ class Transport:
             namespace: the namespace, for messages.
             wait: how long the server is asked to wait, in seconds.
             ticket: an id that the caller holds and closes; None for one of this call's own.
+            opened: tells from a reply which namespace its ``head`` is of, where that is not ``namespace``.
 
         Returns:
             The reply, and the request id for messages.
@@ -180,7 +182,7 @@ class Transport:
             reply = await self.invoke(
                 method, request, timeout=seconds + wait, namespace=namespace, request_id=call_id, wait=wait, ticket=held
             )
-            self.progress.answered(namespace, reply)
+            self.progress.answered(namespace if opened is None else opened(reply), reply)
             return reply, call_id
         except NoosphereError as error:
             self.progress.refused(namespace, error)
