@@ -43,7 +43,7 @@ def test_the_tables_and_the_document_say_the_same(cli: Cli, talks: Path) -> None
     assert {(one["form"], one["tokens"]) for one in document["kept"]} == {
         (form, tokens) for form in ("turns", "merged", "attached") for tokens in (500, 1_000, 2_000)
     }
-    assert document["ablation"]["all"] == document["overall"]
+    assert document["ablation"]["all signals"] == document["overall"]
     assert "keywords alone" in for_people.lines[0]
     assert document["weights_sha256"][:12] in for_people.lines[0]
     assert any(line.split() == ["all", "2", "100.0", "100.0", "100.0"] for line in for_people.lines)

@@ -113,7 +113,7 @@ def test_a_small_conversation_is_found(tmp_path: Path) -> None:
     assert (score.conversations, score.memories, score.overall.n) == (1, 6, 3)
     assert score.overall.recall_at_5 == 100
     assert score.categories["4"].mrr == score.categories["2"].mrr == 100
-    assert score.ablation["all"] == score.overall
+    assert score.ablation["all signals"] == score.overall
     assert score.weights_sha256 == WEIGHTS.sha256
     assert list(score.kept) == ["turns", "merged", "attached"]
     assert all([each.tokens for each in form] == [500, 1_000, 2_000] for form in score.kept.values())

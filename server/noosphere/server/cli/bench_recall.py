@@ -41,7 +41,7 @@ def recall(
         EmbedderChoice, typer.Option(help="What compares meanings; `auto` is `bundled` where that is installed.")
     ] = EmbedderChoice.AUTO,
     ablation: Annotated[
-        bool, typer.Option("--ablation", help="Also measure what each signal is worth; takes 20 times as long.")
+        bool, typer.Option("--ablation", help="Also measure what each signal is worth; takes a few times as long.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -238,21 +238,36 @@ def texts_of(conversations: Sequence[Conversation]) -> Iterator[str]:
         yield from (asked.text for asked in conversation.questions)
 
 
-def ablations() -> dict[str, Weights]:
-    """Returns the weights without each part, by what is missing; and first, simpler rankings to compare with."""
-    nothing = dict.fromkeys((name for name in SIGNALS if name != "keywords"), 0.0)
-    bare = replace(WEIGHTS, **nothing, label=0.0, before=0.0, before_asking=0.0, two_before=0.0, after=0.0)
-    context = {"before", "before_asking", "two_before", "after"}
-    return {
-        "BM25 of stems alone": bare,
-        "… with who and when": replace(bare, label=WEIGHTS.label),
-        "… with what stands around": replace(WEIGHTS, **nothing),
-        "all": WEIGHTS,
-        "without who and when": replace(WEIGHTS, label=0.0),
-        "without what stands around": replace(WEIGHTS, **dict.fromkeys(context, 0.0)),
-        "without all of meaning": replace(WEIGHTS, **dict.fromkeys((m for m in nothing if "meaning" in m), 0.0)),
-        **{f"without {name}": replace(WEIGHTS, **{name: 0.0}) for name in nothing},
+def _ablation(whole: Sequence[Found], search_with: Callable[[Weights], list[Found]]) -> dict[str, Figures]:
+    """Returns the figures of simpler rankings to compare with, of all signals, and without each part."""
+    others = [name for name in SIGNALS if name != "keywords"]
+    around = dict.fromkeys(("before", "before_asking", "two_before", "after"), 0.0)
+    alone = search_with(replace(WEIGHTS, label=0.0, **around))
+    labelled = search_with(replace(WEIGHTS, **around))
+    used = [name for name in others if any(name in one.parts for each in whole for one in each.ranking)]
+    rankings: dict[str, Sequence[Found]] = {
+        "BM25 of stems": _without(alone, others),
+        "BM25 with who and when": _without(labelled, others),
+        "BM25 with who, when and what stands around": _without(whole, others),
+        "all signals": whole,
+        "without who and when": search_with(replace(WEIGHTS, label=0.0)),
+        "without what stands around": labelled,
+        "without everything of groups": _without(whole, [name for name in used if name.startswith("group")]),
+        "without everything of meaning": _without(whole, [name for name in used if name.endswith("meaning")]),
+        **{f"without {name}": _without(whole, [name]) for name in used},
     }
+    return {name: figures(found) for name, found in rankings.items()}
+
+
+def _without(found: Sequence[Found], signals: Sequence[str]) -> list[Found]:
+    """Ranks again without some signals: a score is the sum of its parts."""
+    changed = []
+    for each in found:
+        scores = {one.at: one.score - sum(one.parts.get(name, 0.0) for name in signals) for one in each.ranking}
+        # What rounding leaves of a difference is none.
+        order = sorted(each.ranking, key=lambda one: (-round(scores[one.at], 9), one.at))
+        changed.append(each._replace(ranking=tuple(order)))
+    return changed
 
 
 class RecallScore(NamedTuple):
@@ -301,7 +316,7 @@ def score_recall(
         conversations: with questions.
         tokenizer: counts.
         similarities: compares meanings; None searches by keywords alone.
-        ablation: whether to measure what each part is worth, which takes 20 times as long.
+        ablation: whether to measure what each part is worth, which takes several times as long.
     """
 
     def found(weights: Weights) -> list[list[Found]]:
@@ -309,16 +324,18 @@ def score_recall(
             search(one, memories(one, weights), similarities=similarities, weights=weights) for one in conversations
         ]
 
+    def found_together(weights: Weights) -> list[Found]:
+        return list(chain.from_iterable(found(weights)))
+
     turns = found(WEIGHTS)
     whole = list(chain.from_iterable(turns))
     forms = _forms(conversations, turns, tokenizer, similarities)
-    others = ablations() if ablation else {}
     return RecallScore(
         conversations=len(conversations),
         memories=sum(len(one.turns) for one in conversations),
         overall=figures(whole),
         categories=by_category(whole),
         kept={name: tuple(kept(form, budget) for budget in BUDGETS) for name, form in forms.items()},
-        ablation={name: figures(list(chain.from_iterable(found(weights)))) for name, weights in others.items()},
+        ablation=_ablation(whole, found_together) if ablation else {},
         weights_sha256=WEIGHTS.sha256,
     )
