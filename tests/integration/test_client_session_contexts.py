@@ -124,14 +124,20 @@ async def test_a_decision_on_what_was_shown_is_written(session: Session) -> None
 
 @pytest.mark.parametrize(
     ("changed", "stale"),
-    [("goals/main", True), ("goals/new", True), ("task/step", True), ("plan/a", True), ("notes/x", False)],
+    [
+        ("goals/main", True),
+        ("goals/new", True),
+        ("task/step", True),
+        ("plan/a", True),
+        ("notes/new", False),
+        ("notes/shown", False),
+    ],
 )
 async def test_what_makes_a_decision_stale(session: Session, theirs: Session, changed: str, stale: bool) -> None:
+    await session.items.put("notes/shown", "a note")
     context = await session.context(input=QUESTION, guard="plan/")
-    if changed == "goals/main":
-        await change_goal(theirs, "find another price")
-    else:
-        await theirs.items.put(changed, "theirs")
+    record = await theirs.items.key(changed).read()
+    await record.replace({"text": "theirs"})
     await theirs.append({"role": "user", "content": "by the way"})
     if not stale:
         assert (await context.commit(Append(said("42")))).revision
