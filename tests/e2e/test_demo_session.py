@@ -80,7 +80,7 @@ def test_an_expectation_that_is_not_met_ends_with_5(tmp_path: Path) -> None:
     (tmp_path / "mine.json").write_text(json.dumps({"turns": [{"user": "u", "reply": "r", "steps": [tool]}]}))
     done = demo(tmp_path, "--script", "mine.json")
     assert done.returncode == 5
-    assert "NO  The call of 'look' is parked" in done.stdout
+    assert "NO  The call of 'look' is parked (it is done)" in done.stdout
 
 
 TURN = {"user": "u", "reply": "r"}
@@ -94,7 +94,7 @@ TURN = {"user": "u", "reply": "r"}
         ({"turns": [TURN], "tokens": 7}, ("tokens", "100", "7")),
         ({"turns": [{**TURN, "steps": [{"do": "fly"}]}]}, ("turns.0.steps.0", "'fly'")),
         ({"turns": [{**TURN, "stepps": []}]}, ("turns.0.stepps",)),
-        ({"turns": [{**TURN, "steps": [{"do": "restore", "name": "x"}]}]}, ("turns.0.steps.0.name", "'x'")),
+        ({"turns": [{**TURN, "steps": [{"do": "restore", "name": "x"}]}]}, ("turns.0.steps.0.name", "'x'", "none was")),
         ({"turns": [TURN] * 1001}, ("turns", "1000")),
     ],
     ids=["no JSON", "no turns", "few tokens", "unknown step", "unknown field", "no such checkpoint", "too many"],

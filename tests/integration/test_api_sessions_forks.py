@@ -180,7 +180,7 @@ async def test_a_fork_of_an_ephemeral_session_is_ephemeral(world: World) -> None
     fork = await a.fork(s)
     assert fork.id.startswith("~")
     assert fork.ephemeral
-    with refusal("CHILDREN_OPEN"):
+    with refusal("CHILDREN_OPEN", repr(fork.id), "close that first"):
         await a.close(s)
     assert texts(await a.messages(fork.id)) == ["secret"]
     await a.close(fork.id)

@@ -185,6 +185,10 @@ def test_much_that_was_left_out_is_only_counted(cli: Cli, binary: ServerProcess,
     assert left_out > 20
     assert short.lines[-1] == f"{left_out - 20} more were left out (--all lists them)"
     assert "more were left out" not in whole.text
+    sections = cli.ok("context", "explain", name, "--json").json["sections"]
+    held = {section["kind"]: section["tokens_max"] for section in sections}["tool_results"]
+    assert held > 0
+    assert f"tool_results ({held} kept free)" in short.text
 
 
 def test_going_back_and_forking(cli: Cli, filled: str) -> None:

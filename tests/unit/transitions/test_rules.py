@@ -73,6 +73,12 @@ def test_what_is_new_or_protected_stays(items: list[ItemState], at: Situation) -
             assert verdict.action is TransitionAction.RETAIN
 
 
+@pytest.mark.parametrize(("age", "words"), [(0, "0 turns"), (1, "1 turn"), (2, "2 turns")])
+def test_the_age_of_what_is_new_is_told(age: int, words: str) -> None:
+    (verdict,) = judge([item(created_turn=TURN - age)], AT)
+    assert verdict.explanation == f"It is {words} old, and none is judged before 3."
+
+
 @given(MEMORIES, SITUATIONS)
 def test_no_more_stay_than_the_limit_unless_they_must(items: list[ItemState], at: Situation) -> None:
     staying = {v.key for v in judge(items, at) if v.action is TransitionAction.RETAIN}

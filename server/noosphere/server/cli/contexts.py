@@ -149,7 +149,12 @@ def _print_sections(manifest: Manifest) -> None:
         for s in manifest.sections
         if s.tokens_used or missing[s.kind]
     ]
-    silent = [s.kind for s in manifest.sections if not s.tokens_used and not missing[s.kind]]
+    # What a section without anything to show is allowed is held for the turn's steps, so nobody else has it.
+    silent = [
+        f"{s.kind} ({s.tokens_max} kept free)" if s.tokens_max else s.kind
+        for s in manifest.sections
+        if not s.tokens_used and not missing[s.kind]
+    ]
     print_table(("SECTION", "IN", "ALLOWED", "LEFT OUT", "TOKENS"), rows, empty="nothing went in")
     if silent:
         print_line(f"nothing to show for {', '.join(silent)}")

@@ -14,7 +14,7 @@ from noosphere.consistency import Reason, Refusal
 
 from ..ports.store import NamespaceRef, StoredEntry
 from .draft import Look
-from .keys import CHILDREN, KeyRange
+from .keys import CHILDREN, KeyRange, is_ephemeral
 from .scribe import Scan, Scribe
 
 FORK_MS_MAX = 60_000
@@ -65,6 +65,6 @@ async def check_childless(scribe: Scribe, ref: NamespaceRef, look: Look) -> None
                 raise Refusal(
                     Reason.CHILDREN_OPEN,
                     f"session {look.session_id!r} cannot be removed: its fork {child!r} still reads its messages; "
-                    "purge that first",
+                    f"{'close' if is_ephemeral(child) else 'purge'} that first",
                 )
         await asyncio.sleep(0)

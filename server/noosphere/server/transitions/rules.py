@@ -115,7 +115,7 @@ def _first_verdict(item: ItemState, at: Situation, short: bool, active: int) -> 
         return retain(*why)
     age, idle = at.turn - item.created_turn, max(0, at.turn - item.access_turn)
     if age < at.grace_turns:
-        return retain("new", f"It is {age} turns old, and none is judged before {at.grace_turns}.")
+        return retain("new", f"It is {_turns(age)} old, and none is judged before {at.grace_turns}.")
     idle_long, rare = idle > IDLE_TURNS, item.accesses < ACCESSES_MIN
     if not idle_long and not rare:
         quiet = "quiet" if idle >= QUIET_TURNS else "in_use"
@@ -143,6 +143,10 @@ def _rarest_gone(items: Sequence[ItemState], verdicts: list[Verdict], at: Situat
             explanation = f"{_rarely(items[n])} More than {ACTIVE_MIN} items are active."
             verdicts[n] = _leaving(items[n], "rarely_used", explanation, worth)
     return verdicts
+
+
+def _turns(count: int) -> str:
+    return "1 turn" if count == 1 else f"{count} turns"
 
 
 def _rarely(item: ItemState) -> str:

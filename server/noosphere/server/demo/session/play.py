@@ -226,7 +226,9 @@ class _Player:
             await session.goal().put(step.goal_meanwhile, blind=True, attributes={"status": "open"})
         # Whoever has the ticket may finish it; here it is the same agent, by the ticket alone.
         finished: ToolCall = await (await self._client.tool_call(call.ticket)).finish(step.result, keep=step.keep)
-        self._played.checks.append((f"The call of {step.name!r} is {step.expect}", finished.status == step.expect))
+        met = finished.status == step.expect
+        found = "" if met else f" (it is {finished.status})"
+        self._played.checks.append((f"The call of {step.name!r} is {step.expect}{found}", met))
         told = f"{step.name}: {finished.status}"
         if finished.changes:
             told += f", because {', '.join(change.key for change in finished.changes)} changed meanwhile"

@@ -54,8 +54,9 @@ class Tool(_Part):
         args: its arguments.
         result: what it returns, any JSON value.
         keep: paths of the fields to keep if the result is too large.
-        late: what happens to the result if the goal has changed by then.
-        goal_meanwhile: what the main goal becomes while the tool runs; None leaves it.
+        late: what happens to the result if an open goal has changed by then.
+        goal_meanwhile: what the main goal becomes while the tool runs; None leaves it. That makes the result late
+            only if the goal was open when the call was started.
         expect: where the call must stand in the end.
     """
 
@@ -126,7 +127,8 @@ class Script(_Part):
                     made.add(step.name)
                 elif isinstance(step, Restore) and step.name not in made:
                     where = f"turns.{number}.steps.{index}.name"
-                    raise ValueError(f"{where}: no checkpoint {step.name!r} was made before; there are {sorted(made)}")
+                    there = f"there are {', '.join(map(repr, sorted(made)))}" if made else "none was"
+                    raise ValueError(f"{where}: no checkpoint {step.name!r} was made before; {there}")
         return self
 
 
