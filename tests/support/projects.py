@@ -19,22 +19,14 @@ def copy_project(name: str, folder: Path) -> Path:
     return shutil.copytree(EXAMPLES / name, folder / name, ignore=ignored)
 
 
-def run_python(project: Path, *arguments: str, sources: str = "") -> subprocess.CompletedProcess[str]:
-    """Runs Python in a project without anything of ours around.
-
-    Args:
-        project: where to run.
-        arguments: the command line.
-        sources: a folder of the project to import from, as if it were installed.
-    """
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("NOOSPHERE_", "PYTEST_"))}
-    if sources:
-        environment["PYTHONPATH"] = str(project / sources)
-    return subprocess.run(
-        [sys.executable, *arguments], cwd=project, env=environment, capture_output=True, text=True, timeout=SECONDS_MAX
-    )
-
-
 def run_tests(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs a project's tests as its README says."""
-    return run_python(project, "-m", "pytest", *arguments)
+    """Runs a project's tests as its README says, without anything of ours around."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("NOOSPHERE_", "PYTEST_"))}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *arguments],
+        cwd=project,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+    )
