@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.contract.factlab import EmbeddedFactLab, EmbeddedQueueLab, FactQueueLab, FactStoreLab
 from tests.contract.lab import EmbeddedLab, StoreLab
 
 
@@ -20,6 +21,38 @@ def lab(request: pytest.FixtureRequest) -> StoreLab:
 async def embedded(tmp_path: Path) -> AsyncIterator[EmbeddedLab]:
     """A fresh embedded store."""
     made = EmbeddedLab(tmp_path)
+    await made.open()
+    yield made
+    await made.close()
+
+
+@pytest.fixture(params=["embedded_facts"])
+def fact_lab(request: pytest.FixtureRequest) -> FactStoreLab:
+    """A fresh fact store of each driver."""
+    made: FactStoreLab = request.getfixturevalue(request.param)
+    return made
+
+
+@pytest.fixture
+async def embedded_facts(tmp_path: Path) -> AsyncIterator[EmbeddedFactLab]:
+    """A fresh embedded fact store."""
+    made = EmbeddedFactLab(tmp_path)
+    await made.open()
+    yield made
+    await made.close()
+
+
+@pytest.fixture(params=["embedded_queue"])
+def queue_lab(request: pytest.FixtureRequest) -> FactQueueLab:
+    """A fresh fact queue of each driver."""
+    made: FactQueueLab = request.getfixturevalue(request.param)
+    return made
+
+
+@pytest.fixture
+async def embedded_queue(tmp_path: Path) -> AsyncIterator[EmbeddedQueueLab]:
+    """A fresh embedded fact queue."""
+    made = EmbeddedQueueLab(tmp_path)
     await made.open()
     yield made
     await made.close()

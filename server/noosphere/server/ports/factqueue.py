@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+BATCH_MAX = 1_024
+"""Most jobs, leases or ids of one call."""
+
+PRIORITY_MAX = 9
+ID_CHARS_MAX = 1_024
+BODY_BYTES_MAX = 1024 * 1024
+REASON_CHARS_MAX = 2_000
+"""Longer reasons are cut."""
+
+LEASE_MS_MAX = 24 * 60 * 60 * 1_000
+"""Longest lease, and longest wait for the next attempt."""
+
 
 class Job(NamedTuple):
     """A piece of work to be queued.
 
     Attributes:
-        id: names it; queueing it again while it waits or runs changes nothing.
+        id: names it; queueing it again while it waits or runs changes nothing, and a dead one is queued anew.
         priority: 0 is taken before 1, up to 9; of equals the oldest first.
         body: what to do, as the service encodes it.
         group: whom it concerns, e.g. an owner, so that all of a group can be removed.
@@ -27,8 +39,9 @@ class LeasedJob(NamedTuple):
 
     Attributes:
         job: the job.
-        attempt: which attempt this is, from 1.
-        lease: proves that the worker still holds it; a job whose lease has ended may be held by another.
+        attempt: which attempt this is, from 1; those whose worker died count, so that whoever takes a job that keeps
+            killing workers can give it up.
+        lease: proves that the worker still holds it. A lease that has ended is good until another worker takes the job.
     """
 
     job: Job
@@ -56,13 +69,17 @@ class QueueStats(NamedTuple):
 
 
 class FactQueue(Protocol):
-    """What every backend provides. Any method may raise ``Refusal`` with ENGINE_UNAVAILABLE."""
+    """What every backend provides.
+
+    Any method may raise ``Refusal``: ENGINE_UNAVAILABLE if the queue is closed or has failed, INVALID_FIELD or
+    VALUE_TOO_LARGE for an argument beyond its limit, before anything is done.
+    """
 
     async def put(self, jobs: Sequence[Job]) -> None:
         """Queues jobs, durable when it returns; all or none.
 
         Raises:
-            Refusal: LIMIT_EXCEEDED, if the queue is full.
+            Refusal: LIMIT_EXCEEDED, if the queue is full; the dead count too.
         """
         ...
 
@@ -91,7 +108,10 @@ class FactQueue(Protocol):
         ...
 
     async def remove(self, *, ids: Sequence[str] = (), group: str = "") -> int:
-        """Removes jobs wherever they are, the dead too: by id, or all of a group. Returns how many there were."""
+        """Removes jobs wherever they are, the dead too: by id, or all of a group. Returns how many there were.
+
+        For good: what they said, and what finished jobs said, is overwritten, not only unlinked.
+        """
         ...
 
     async def stats(self) -> QueueStats:

@@ -10,6 +10,28 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple, Protocol
 
+BATCH_MAX = 256
+"""Most versions or keys of one call, most scopes, owners and types of a filter."""
+
+HITS_MAX = 10_000
+"""Most hits or keys that one call returns."""
+
+TERMS_MAX = 4_096
+"""Most terms of one version, and of one question."""
+
+NAME_CHARS_MAX = 1_024
+"""Longest id, scope, owner, type, subject, predicate and term."""
+
+BODY_BYTES_MAX = 1024 * 1024
+
+
+class FactKey(NamedTuple):
+    """Names one version of one fact. Keys are ordered by scope, id and version; texts by code point."""
+
+    scope: str
+    fact_id: str
+    version: int
+
 
 class FactContent(NamedTuple):
     """One version of one fact, as it is stored and searched.
@@ -29,7 +51,8 @@ class FactContent(NamedTuple):
         predicate: canonical predicate; empty if unknown.
         terms: the words by which it is found, as the service tokenises them, in order and with repetitions.
         body: everything else, as the service encodes it; the store never looks into it.
-        vector: its meaning, of the store's dimension; None if there is no embedder.
+        vector: its meaning, of the store's dimension, kept as 32-bit floats; None if there is no embedder. One of
+            zeros means nothing and is near nothing.
     """
 
     fact_id: str
@@ -48,13 +71,10 @@ class FactContent(NamedTuple):
     body: bytes
     vector: tuple[float, ...] | None = None
 
-
-class FactKey(NamedTuple):
-    """Names one version of one fact."""
-
-    scope: str
-    fact_id: str
-    version: int
+    @property
+    def key(self) -> FactKey:
+        """Names this version."""
+        return FactKey(self.scope, self.fact_id, self.version)
 
 
 class FactFilter(NamedTuple):
@@ -66,8 +86,9 @@ class FactFilter(NamedTuple):
         memory_types: only these; empty means any.
         trust_min: nothing less trusted.
         alive_at_ms: nothing that has ended by then, to the millisecond.
-        valid_after_ms: only what was so at some time from then on; None means any.
-        valid_before_ms: only what was so at some time before then; None means any.
+        valid_after_ms: only what was so after then (``valid_to_ms`` is greater); None means any.
+        valid_before_ms: only what became so before then (``valid_from_ms`` is less); None means any. As of a moment
+            ``t`` is ``valid_after_ms=t, valid_before_ms=t + 1``.
         subject: only this; empty means any.
         predicate: only this; empty means any.
     """
@@ -90,6 +111,20 @@ class RawHit(NamedTuple):
     score: float
 
 
+class TermStatistics(NamedTuple):
+    """What a ranking has to know of everything that a filter leaves, whether it is a candidate or not.
+
+    Attributes:
+        versions: how many versions the filter leaves.
+        length_mean: their mean number of terms, with repetitions; 0 if there are none.
+        frequencies: how many of them have each term, in the order asked for.
+    """
+
+    versions: int
+    length_mean: float
+    frequencies: tuple[int, ...]
+
+
 class StoreModel(NamedTuple):
     """Which embedder a store's vectors are of; an empty name and dimension 0 mean none."""
 
@@ -107,7 +142,12 @@ class FactStoreStats(NamedTuple):
 
 
 class FactStore(Protocol):
-    """What every backend provides. Any method may raise ``Refusal`` with ENGINE_UNAVAILABLE."""
+    """What every backend provides.
+
+    Any method may raise ``Refusal``: ENGINE_UNAVAILABLE if the store is closed or has failed, INVALID_FIELD or
+    VALUE_TOO_LARGE for an argument beyond its limit, before anything is done. Filters are applied before anything is
+    counted or ranked, so no score tells of what a filter hides. Equal scores are ordered by key.
+    """
 
     @property
     def engine(self) -> str:
@@ -115,7 +155,13 @@ class FactStore(Protocol):
         ...
 
     async def write(self, contents: Sequence[FactContent]) -> None:
-        """Stores versions, durable and searchable when it returns; at most 256, all or none of each."""
+        """Stores versions, durable and searchable when it returns; at most 256, all or none.
+
+        A version that is there already is left as it is.
+
+        Raises:
+            Refusal: LIMIT_EXCEEDED, if the store is full.
+        """
         ...
 
     async def read(self, keys: Sequence[FactKey]) -> tuple[FactContent | None, ...]:
@@ -123,11 +169,18 @@ class FactStore(Protocol):
         ...
 
     async def by_keywords(self, terms: Sequence[str], where: FactFilter, limit: int) -> tuple[RawHit, ...]:
-        """Returns up to ``limit`` versions that have any of the terms, by BM25, best first."""
+        """Returns up to ``limit`` versions that have any of the terms, by BM25 (k1 1.2, b 0.75), best first.
+
+        A term counts once, however often it is asked for. Statistics are those of what the filter leaves.
+        """
         ...
 
     async def by_vector(self, vector: Sequence[float], where: FactFilter, limit: int) -> tuple[RawHit, ...]:
-        """Returns up to ``limit`` versions by cosine similarity, best first; exact."""
+        """Returns up to ``limit`` versions by cosine similarity to six digits, best first; exact."""
+        ...
+
+    async def statistics(self, terms: Sequence[str], where: FactFilter) -> TermStatistics:
+        """Counts what a filter leaves, and how many of that have each term."""
         ...
 
     async def matching(self, where: FactFilter, after: FactKey | None, limit: int) -> tuple[FactKey, ...]:

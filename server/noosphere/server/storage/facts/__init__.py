@@ -1,0 +1,6 @@
+"""The embedded drivers of long-term facts: SQLite files as truth, an exact index in memory."""
+
+from .queue import EmbeddedFactQueue
+from .store import EmbeddedFactStore
+
+__all__ = ["EmbeddedFactQueue", "EmbeddedFactStore"]
