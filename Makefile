@@ -38,7 +38,7 @@ check: setup ## Everything that needs no running: style, types, layers, contract
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	for project in examples/*/; do (cd $$project && MYPYPATH=src ../../$(BIN)/mypy --strict src tests) || exit 1; done
+	for project in examples/*/; do (cd $$project && MYPYPATH=src $(abspath $(BIN))/mypy --strict src tests) || exit 1; done
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_layout.py
 	cd protos && ../$(BIN)/buf lint

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -35,7 +35,7 @@ class Agent:
     """
 
     model: Model
-    tools: Iterable[Tool[Any]] = ()
+    tools: Sequence[Tool[Any]] = ()
     _: KW_ONLY
     name: str = ""
     window: int = 0
