@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from tests.support.process import ServerProcess
 from tests.support.threaded import Connect
 
+import noosphere.testing
 from noosphere.client import (
     Append,
     CallsPending,
@@ -125,6 +126,8 @@ async def test_an_ephemeral_session_is_gone_with_the_block_that_opened_it(client
         assert await texts(session) == ["secret"]
     with pytest.raises(SessionNotFound):
         await session.info()
+    async with a.session(ephemeral=True) as session:
+        await session.close()
 
 
 async def test_what_is_wrong_with_a_session_is_told_before_anything_is_sent(client_of_nobody: Client) -> None:
@@ -369,3 +372,35 @@ async def test_a_summary_of_what_has_left_the_window(clients: tuple[Client, Clie
         keys = [message.key async for message in session.messages()]
         assert (summary.first, summary.messages) == (keys[0], keys.index(summary.last) + 1)
         assert summary.narrative
+
+
+async def test_nobody_is_told_of_a_session_that_is_gone(clients: tuple[Client, Client], name: str) -> None:
+    a, b = clients
+    async with a.session(ephemeral=True) as passing, a.session(name) as session:
+        while_open = a.causal_token()
+        await b.observe(while_open)
+        await session.close()
+        await session.purge()
+    told = base64.urlsafe_b64decode(a.causal_token() + "==")
+    assert passing.id.encode() not in told
+    assert name.encode() not in told
+    # An older token that names them disturbs nobody.
+    await b.observe(while_open)
+
+
+async def test_a_token_outlives_an_ephemeral_session_that_ended_with_the_server() -> None:
+    async with (
+        noosphere.testing.server() as srv,
+        srv.client("a") as a,
+        srv.client("b") as b,
+        a.session() as lasting,
+        # Its block will have nothing left to close, which is what it wants.
+        a.session(ephemeral=True) as passing,
+    ):
+        await passing.append({"role": "user", "content": "secret"})
+        token = a.causal_token()
+        await srv.restart()
+        await b.observe(token)
+        assert lasting.id.encode() in base64.urlsafe_b64decode(b.causal_token() + "==")
+        with pytest.raises(SessionNotFound):
+            await passing.info()

@@ -146,6 +146,10 @@ class CausalState:
             left = [CausalToken({namespace: revision}) for revision in survived]
             self._become(merge_tokens((token.without(namespace), *left)))
 
+    def drop(self, namespace: str) -> None:
+        """Drops what is known of a namespace that is gone, so that nobody is told of it."""
+        self._become(self.token.without(namespace))
+
     def _become(self, token: CausalToken) -> None:
         # In this order, and a new dictionary: a near cache is also read by other threads, which must not take
         # the first revision of a new epoch for one that stands for all before it.

@@ -11,11 +11,19 @@ from noosphere.consistency import CausalToken, encode_causal
 from noosphere.v1 import memory_service_pb2 as ms
 
 from ._causal import entries_of, from_text
-from ._errors import AckedWritesLost, InvalidArgument, LostRevisions, NamespaceDeleted, PermissionDenied
+from ._errors import (
+    AckedWritesLost,
+    FutureRevision,
+    InvalidArgument,
+    LostRevisions,
+    NamespaceDeleted,
+    PermissionDenied,
+)
 from ._transport import Transport
 
 ENVELOPE_CHARS_MAX = 1 << 20
 VERIFIED_AT_ONCE = 8
+_EPHEMERAL = "sessions/~"
 
 
 async def observe(transport: Transport, text: str, timeout: float | None) -> None:
@@ -27,8 +35,14 @@ async def observe(transport: Transport, text: str, timeout: float | None) -> Non
     async def verify(namespace: str, revision: int) -> None:
         async with gate:
             # Where it is of no use here, others may yet get it from this client.
-            with suppress(NamespaceDeleted, PermissionDenied):
-                await _present(transport, namespace, token, timeout)
+            try:
+                with suppress(NamespaceDeleted, PermissionDenied):
+                    await _present(transport, namespace, token, timeout)
+            except FutureRevision:
+                if not namespace.startswith(_EPHEMERAL):
+                    raise
+                # It ended with the process that kept it in memory: nobody reads of it what has been seen there.
+                return
         accepted[namespace] = revision
 
     entries = token.revisions.items()

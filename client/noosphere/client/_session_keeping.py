@@ -248,6 +248,8 @@ class SessionKeeping(SessionContexts):
         )
         reply: pb.CloseSessionResponse
         reply, _ = await link.write(link.sessions.CloseSession, request, request_id, timeout)
+        if reply.session.ephemeral:
+            link.transport.progress.causal.drop(link.namespace)
         return ClosedSession(reply.archived, reply.dropped, reply.failed_calls)
 
     async def purge(self, *, request_id: str | None = None, timeout: float | None = None) -> int:
@@ -270,6 +272,7 @@ class SessionKeeping(SessionContexts):
         reply, _ = await link.write(
             link.sessions.PurgeSession, pb.PurgeSessionRequest(session_id=link.id), request_id, timeout
         )
+        link.transport.progress.causal.drop(link.namespace)
         return reply.records
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 from noosphere.v1 import session_service_pb2 as pb
 
 from ._arguments import checked_text
-from ._errors import InvalidArgument, NoosphereError
+from ._errors import InvalidArgument, NoosphereError, SessionNotFound
 from ._handover import ENVELOPE_CHARS_MAX
 from ._listing import checked_page_size
 from ._session import Session
@@ -76,7 +77,9 @@ class SessionScope:
         if session is None or not (session.created and session.opened.ephemeral):
             return
         try:
-            await session.close(items="drop", timeout=self._timeout)
+            with suppress(SessionNotFound):
+                # It may have been closed in the block, or have ended with the server.
+                await session.close(items="drop", timeout=self._timeout)
         except NoosphereError as failed:
             if error is None:
                 raise
