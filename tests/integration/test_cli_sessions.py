@@ -43,6 +43,7 @@ def as_agent(binary: ServerProcess, name: str, act: Callable[[Client, Session], 
 
 async def work(client: Client, session: Session) -> None:
     """Two turns with tools, notes and contexts."""
+    await session.append({"role": "system", "content": "Be brief."})
     await session.goal().put({"text": "find the price"})
     await session.control.set(next_node="compare", data={"shops": 2})
     for turn in range(2):
@@ -82,7 +83,12 @@ def test_what_a_session_holds_is_listed(cli: Cli, filled: str) -> None:
     assert shown.json["control"]["pending_calls"] == ["call_9"]
     for document in said.json_lines:
         holds(shapes.MessageShape, document)
-    assert Counter(document["role"] for document in said.json_lines) == {"user": 2, "assistant": 4, "tool": 2}
+    assert Counter(document["role"] for document in said.json_lines) == {
+        "system": 1,
+        "user": 2,
+        "assistant": 4,
+        "tool": 2,
+    }
     for document in tools.json_lines:
         holds(shapes.ToolCallShape, document)
     assert [(d["call_id"], d["status"]) for d in tools.json_lines] == [
@@ -94,7 +100,7 @@ def test_what_a_session_holds_is_listed(cli: Cli, filled: str) -> None:
         holds(shapes.CheckpointShape, document)
     assert [document["cause"] for document in saved.json_lines] == ["turn_end", "turn_end"]
     holds(shapes.SessionHealthShape, health.json)
-    assert (health.json["items"], health.json["messages"], health.json["pending_calls"]) == (3, 8, 1)
+    assert (health.json["items"], health.json["messages"], health.json["pending_calls"]) == (3, 9, 1)
 
 
 def test_people_see_tables(cli: Cli, filled: str) -> None:
@@ -115,8 +121,8 @@ def test_people_see_tables(cli: Cli, filled: str) -> None:
     fields = dict(line.split("  ", 1) for line in shown.lines)
     assert fields["closed when idle"].strip() == "for 7 d, and purged 30 d later"
     assert fields["window"].strip() == "2 turns, 6 steps, by o200k_base"
-    assert len(said.lines) == 9
-    assert [line.split(maxsplit=4)[-1] for line in said.lines[1:4]] == [
+    assert len(said.lines) == 10
+    assert [line.split(maxsplit=4)[-1] for line in said.lines[2:5]] == [
         "What does shop 0 ask? Tell me all.",
         '→ search({"q": 0})',
         "call_0: 00 euros",
@@ -137,7 +143,7 @@ def test_people_see_tables(cli: Cli, filled: str) -> None:
         "state lifespan",
         "token growth",
     ]
-    assert health.lines[5] == "3 items, 8 messages, 1 pending calls, 0 fact candidates in the outbox"
+    assert health.lines[5] == "3 items, 9 messages, 1 pending calls, 0 fact candidates in the outbox"
 
 
 def test_a_context_is_explained(cli: Cli, filled: str) -> None:
@@ -157,6 +163,8 @@ def test_a_context_is_explained(cli: Cli, filled: str) -> None:
     bars = {line.split()[0]: line.split()[-1] for line in sections[1:] if not line.startswith("nothing")}
     assert all(set(bar) <= BAR and len(bar) <= 24 for bar in bars.values())
     for section in document["sections"]:
+        missing = [e for e in document["entries"] if e["section"] == section["kind"] and e["fate"] != "included"]
+        assert section["tokens_left_out"] == sum(entry["tokens_full"] - entry["tokens"] for entry in missing)
         bar = bars.get(section["kind"], "")
         assert ("█" in bar) is (section["tokens_used"] > 0)
         assert ("░" in bar) is (section["tokens_left_out"] > 0)
@@ -199,7 +207,7 @@ def test_going_back_and_forking(cli: Cli, filled: str) -> None:
     now, before = cli.run_all(
         ["session", "messages", filled, "--json"], ["session", "messages", filled, "--branch", "0", "--json"]
     )
-    assert (len(now.json_lines), len(before.json_lines)) == (4, 8)
+    assert (len(now.json_lines), len(before.json_lines)) == (5, 9)
     made = cli.ok("session", "fork", filled, f"{filled}-2", "--title", "Other way", "--json").json
     holds(shapes.SessionShape, made)
     assert (made["id"], made["parent"], made["title"]) == (f"{filled}-2", filled, "Other way")
@@ -247,7 +255,7 @@ def test_an_export_has_everything(cli: Cli, binary: ServerProcess, filled: str) 
     for document in plain.json_lines:
         holds(shapes.ExportShape, document)
     found = Counter((document["kind"], document["branch"]) for document in plain.json_lines)
-    assert found["message", 0] == 8
+    assert found["message", 0] == 9
     assert found["message", 1] == 1
     counts = Counter(document["kind"] for document in plain.json_lines)
     assert (counts["session"], counts["control"], counts["tool_call"]) == (1, 1, 3)
