@@ -221,6 +221,8 @@ async def test_decide_gives_up_and_writes_nothing(session: Session, theirs: Sess
     assert (await session.decide(lambda _: [], input=QUESTION)).revision == 0
     with pytest.raises(InvalidArgument, match="attempts: 0"):
         await session.decide(think, attempts=0)
+    with pytest.raises(InvalidArgument, match="notes: 8 notes, the limit is 7"):
+        await session.decide(think, input=QUESTION, notes=["a note"] * 8)
 
 
 async def test_evidence_is_asked_for_once_its_room_is_known(session: Session) -> None:

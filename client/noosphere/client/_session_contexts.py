@@ -15,6 +15,8 @@ from ._stale import NO_NOTES, StaleRead
 from ._tool_call import ToolCall
 from ._view import Decision, GuardMode
 
+NOTES_MAX = 8
+
 ThinkInContext = Callable[[Context], Writes | Awaitable[Writes]]
 """Thinks with a context and returns what to write; may be async and slow. See ``Session.decide``."""
 
@@ -195,7 +197,7 @@ class SessionContexts:
             evidence: see there; a function is asked anew for each attempt.
             tools: see there.
             subagents: see there.
-            notes: see there; for each attempt.
+            notes: see there; for each attempt, at most 7.
             guard: see there.
             guard_transcript: see there.
             fact_owners: see there.
@@ -264,6 +266,9 @@ async def _decide(
 ) -> Decision:
     if attempts < 1:
         raise InvalidArgument(f"attempts: {attempts} is less than 1")
+    if (count := len(wanted.request.notes)) >= NOTES_MAX:
+        # Before anybody thinks: the second attempt would be refused for it.
+        raise InvalidArgument(f"notes: {count} notes, the limit is {NOTES_MAX - 1}: why an attempt was refused is one")
     budget = Budget(link.transport, timeout, "decision")
     notes = NO_NOTES
     for attempt in range(1, attempts + 1):

@@ -2029,7 +2029,7 @@ class SessionContexts(Twin[_SessionContexts]):
             evidence: see there; a function is asked anew for each attempt.
             tools: see there.
             subagents: see there.
-            notes: see there; for each attempt.
+            notes: see there; for each attempt, at most 7.
             guard: see there.
             guard_transcript: see there.
             fact_owners: see there.
