@@ -64,8 +64,8 @@ def test_the_tour_runs_as_printed(shell: dict[str, str], tmp_path: Path) -> None
     assert siblings.splitlines()[0] == "('shorter', 'with figures')"
     assert "has several values that nobody has joined" in siblings
     size, thought, size_again, again, decided = session.splitlines()
-    assert re.fullmatch(r"\d+ of 600 tokens in \d+ messages", size)
-    assert re.fullmatch(r"\d+ of 600 tokens in \d+ messages", size_again)
+    assert re.fullmatch(r"\d+ of 600 tokens in 5 messages", size), "instructions, goal, question, call and its result"
+    assert re.fullmatch(r"\d+ of 600 tokens in 6 messages", size_again), "and what has changed"
     assert thought == "first thought"
     assert again.startswith("Your decision was not written.")
     assert "goals/main" in again
