@@ -40,6 +40,8 @@ CREATE TABLE dead(
     reason TEXT NOT NULL, died_ms INTEGER NOT NULL
 );
 CREATE INDEX dead_groups ON dead(grp);
+CREATE TABLE clock(time_ms INTEGER NOT NULL);
+INSERT INTO clock VALUES (0);
 """
 
 
@@ -83,11 +85,11 @@ class EmbeddedFactQueue:
 
         def load(db: sqlite3.Connection) -> tuple[int, int]:
             db.execute("UPDATE jobs SET leased = 0, due_ms = 0 WHERE leased")
-            ((jobs, newest_ms),) = db.execute("SELECT count(*), max(put_ms) FROM jobs")
-            ((dead, died_ms),) = db.execute("SELECT count(*), max(died_ms) FROM dead")
-            return jobs + dead, max(newest_ms or 0, died_ms or 0)
+            ((held,),) = db.execute("SELECT (SELECT count(*) FROM jobs) + (SELECT count(*) FROM dead)")
+            ((time_ms,),) = db.execute("SELECT time_ms FROM clock")
+            return held, time_ms
 
-        file, (held, newest_ms) = await FactFile.open(
+        file, (held, time_ms) = await FactFile.open(
             folder / FILE,
             _SCHEMA,
             load,
@@ -96,7 +98,7 @@ class EmbeddedFactQueue:
             what="the fact queue",
             on_fatal=on_fatal,
         )
-        return cls(file, StoreTime(clock, newest_ms, clean=True), held, jobs_max)
+        return cls(file, StoreTime(clock, time_ms, clean=True), held, jobs_max)
 
     async def put(self, jobs: Sequence[Job]) -> None:
         """Queues jobs; see the port."""
@@ -114,6 +116,7 @@ class EmbeddedFactQueue:
             if held > self._jobs_max and len(absent) > len(dead):
                 raise exhausted("jobs", held, self._jobs_max, "the queue is full")
             self._held = held
+            _note(db, now_ms, changed=bool(absent))
             db.executemany("DELETE FROM dead WHERE id = ?", [(id,) for id in dead])
             db.executemany(_INSERT, [(job.id, job.priority, job.body, job.group, now_ms) for job in absent])
 
@@ -138,6 +141,7 @@ class EmbeddedFactQueue:
                 "UPDATE jobs SET leased = 1, attempts = attempts + 1, due_ms = ? WHERE number = ?",
                 [(now_ms + lease_ms, number) for number, *_ in found],
             )
+            _note(db, now_ms, changed=bool(found))
             return tuple(
                 LeasedJob(Job(id, priority, body, group), attempt, f"{number}.{attempt}")
                 for number, id, priority, body, group, attempt in found
@@ -175,6 +179,7 @@ class EmbeddedFactQueue:
                 (cut, now_ms, *holder),
             ).rowcount
             db.execute("DELETE FROM jobs WHERE number = ? AND attempts = ? AND leased", holder)
+            _note(db, now_ms, changed=bool(died))
             return bool(died)
 
         return await self._file.write(change)
@@ -210,6 +215,7 @@ class EmbeddedFactQueue:
                     db.execute("DELETE FROM dead WHERE id = ?", (id,))
                     db.execute(_INSERT, (*row, now_ms))
                     revived += 1
+            _note(db, now_ms, changed=bool(revived))
             return revived
 
         return await self._file.write(change)
@@ -261,10 +267,12 @@ class EmbeddedFactQueue:
         self._file.check()
         check_names("leases", leases)
         holders = [_holder(lease) for lease in leases]
+        now_ms = self._time.now_ms()
 
         def change(db: sqlite3.Connection) -> tuple[bool, ...]:
             sql = f"{change_sql} WHERE number = ? AND attempts = ? AND leased"
             held = tuple(bool(db.execute(sql, (*values, *holder)).rowcount) for holder in holders)
+            _note(db, now_ms, changed=any(held))
             if removes:
                 self._held -= sum(held)
             return held
@@ -273,6 +281,12 @@ class EmbeddedFactQueue:
 
 
 _INSERT = "INSERT INTO jobs(id, priority, body, grp, put_ms, due_ms, attempts, leased) VALUES (?, ?, ?, ?, ?, 0, 0, 0)"
+
+
+def _note(db: sqlite3.Connection, now_ms: int, *, changed: bool) -> None:
+    """Keeps store time from going back in the next life, where it matters: what changes nothing needs no sync."""
+    if changed:
+        db.execute("UPDATE clock SET time_ms = max(time_ms, ?)", (now_ms,))
 
 
 def _exists(db: sqlite3.Connection, table: str, id: str) -> bool:
