@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,19 @@ def test_a_script_that_is_not_there_and_a_folder_that_cannot_be(tmp_path: Path) 
     done = demo(tmp_path, "--data", "x", "--server", "127.0.0.1:1")
     assert done.returncode == 2
     assert "--data" in done.stderr
+
+
+def test_a_folder_that_is_still_served_is_said_in_words(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path / "kept" / "data")
+    try:
+        server.start()
+        done = demo(tmp_path, "--data", "kept")
+    finally:
+        server.close()
+    assert (done.returncode, done.stdout) == (3, "")
+    assert re.fullmatch(
+        r"noosphere: error: the server did not start: kept/data is already in use by process \d+\n", done.stderr
+    )
 
 
 def test_the_script_that_comes_along_has_thirty_turns() -> None:

@@ -68,7 +68,7 @@ async def own_server(folder: Path) -> AsyncIterator[str]:
         except TimeoutError:
             raise DemoError(f"the server was not ready within {START_LIMIT_S:g} s: {_tail(log)}") from None
         if not line:
-            raise DemoError(f"the server did not start: {_tail(log)}")
+            raise DemoError(f"the server did not start: {_refusal(log)}")
         yield json.loads(line)["address"]
     finally:
         await _stop(process)
@@ -184,6 +184,15 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("NOOSPHERE_")}
 
 
-def _tail(log: Path) -> str:
+def _refusal(log: Path) -> str:
+    """Returns what a server that speaks JSON has said last, in words; its last lines if that was no error."""
+    tail = _tail(log, lines=1)
+    try:
+        return str(json.loads(tail)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return _tail(log)
+
+
+def _tail(log: Path, lines: int = 3) -> str:
     text = log.read_bytes()[-_TAIL_BYTES:].decode("utf-8", "replace")
-    return " · ".join(line.strip() for line in text.splitlines()[-3:] if line.strip()) or "it said nothing"
+    return " · ".join(line.strip() for line in text.splitlines()[-lines:] if line.strip()) or "it said nothing"
