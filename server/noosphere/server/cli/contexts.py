@@ -36,9 +36,7 @@ def explain(
     session: SessionArgument,
     context: Annotated[
         str,
-        typer.Argument(
-            metavar="[CONTEXT]", help="The context's id. [default: the session's newest]", show_default=False
-        ),
+        typer.Argument(metavar="CONTEXT", help="The context's id. [default: the session's newest]", show_default=False),
     ] = "",
     all_: Annotated[bool, typer.Option("--all", help="Also list all that was left out for want of room.")] = False,
     server: ServerOption = None,

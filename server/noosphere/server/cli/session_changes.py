@@ -72,7 +72,7 @@ def fork(
     ctx: typer.Context,
     session: SessionArgument,
     into: Annotated[
-        str, typer.Argument(metavar="[NEW]", help="The new session's id. [default: the server's choice]")
+        str, typer.Argument(metavar="NEW", help="The new session's id. [default: the server's choice]")
     ] = "",
     at: Annotated[
         str, typer.Option(metavar="CHECKPOINT", help="Begin as this savepoint. [default: as it is now]")
