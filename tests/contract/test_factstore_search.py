@@ -121,6 +121,7 @@ async def test_rarer_words_oftener_said_in_shorter_texts_come_first(fact_lab: Fa
     )
     hits = await fact_lab.store.by_keywords(["tea", "saffron", "tea"], where(), 10)
     assert ids(hits) == ["both", "rare", "twice", "short", "long"]
+    assert await fact_lab.store.by_keywords(["tea", "saffron"], where(), 10) == hits
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 
 from noosphere.consistency import REVISION_MAX, invalid, too_large
@@ -10,6 +9,9 @@ from noosphere.consistency import REVISION_MAX, invalid, too_large
 from ...ports import factqueue, factstore
 from ...ports.factqueue import Job
 from ...ports.factstore import FactContent, FactFilter, FactKey
+
+_VECTOR_SUM_MAX = 1e15
+"""Keeps lengths finite in 32 bits."""
 
 _TIMES = ("valid_from_ms", "valid_to_ms", "expires_at_ms", "recorded_ms")
 
@@ -71,15 +73,15 @@ def check_vector(vector: Sequence[float], dimension: int, where: str = "vector")
     """Checks a vector.
 
     Raises:
-        Refusal: INVALID_FIELD: the store has none, or its dimension is another, or a number is not finite.
+        Refusal: INVALID_FIELD: the store has none, its dimension is another, or a number is not finite.
     """
     if not dimension:
         raise invalid(where, "this store holds no vectors")
     if len(vector) != dimension:
         raise invalid(where, f"has {len(vector)} numbers, the store's model makes {dimension}")
-    # A sum of squares that is finite in 32 bits has a length to divide by.
-    if not all(math.isfinite(number) and abs(number) <= 1e15 for number in vector):
-        raise invalid(where, "has a number that is not between -1e15 and 1e15")
+    # One pass for every number; a sum with something that is not a number is none either.
+    if not sum(map(abs, vector)) <= _VECTOR_SUM_MAX:
+        raise invalid(where, f"is longer than {_VECTOR_SUM_MAX:g}, or holds something that is not a finite number")
 
 
 def check_filter(where: FactFilter) -> None:
