@@ -102,8 +102,10 @@ async def test_it_answers_from_the_shell(
     async with asyncio.timeout(SECONDS_MAX):
         printed, errors = await running.communicate()
     assert running.returncode == 0, errors.decode()
-    assert printed.decode().splitlines()[0] == "Two letters."
-    assert "read_file (done" in printed.decode()
+    session, answer, used = printed.decode().splitlines()
+    assert session == "session files", "said before anything can go wrong"
+    assert answer == "Two letters."
+    assert "read_file (done" in used
 
     (path, key, first), (_, _, second) = endpoint.asked
     assert (path, key, first["model"]) == ("/v1/chat/completions", "Bearer key", "tiny")

@@ -22,9 +22,11 @@ async def main(question: str, folder: Path, session_id: str | None, agent_name: 
     async with AsyncOpenAI() as endpoint, connect(agent=agent_name) as client:
         agent = Agent(endpoint_model(endpoint, name), file_tools(folder), name=name, window=window)
         async with client.session(session_id) as session:
+            # First of all: with it the agent goes on, wherever it was stopped.
+            print(f"session {session.id}", flush=True)
             print(await agent.answer(session, question))
             used = [f"{call.name} ({call.status}, {call.tokens} tokens)" async for call in session.tool_calls()]
-            print(f"\nsession {session.id}: {', '.join(used) or 'no tools used'}")
+            print(f"tools: {', '.join(used) or 'none'}")
 
 
 parser = argparse.ArgumentParser(prog="react_agent", description="Answers questions about the files of a folder.")
