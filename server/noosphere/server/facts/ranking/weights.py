@@ -1,4 +1,4 @@
-"""What each signal of the ranking is worth: round numbers, each with its reason; nothing is fitted.
+"""What each signal of the ranking is worth: round numbers, each with its reason, chosen by hand.
 
 All signals lie between 0 and 1, and a score is their weighted sum, so weights compare: with 0.1, all of a signal makes
 up for a tenth of the question's words. What each brings is measured in ``docs/ranking.md``.
