@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -13,24 +12,22 @@ from numpy.typing import NDArray
 
 from ...ports.factstore import FactContent, FactKey, StoreModel
 from ..embedded.database import damaged
+from .apart import Apart
 
-# Rows are numbered by arrival: new ones go to the end of the file's tree, and moving no other is what keeps
-# copies of words from being left behind.
+# Only keys share pages; what a fact says stands apart, so that it can be removed without a trace.
 SCHEMA = """
 CREATE TABLE model(name TEXT NOT NULL, dimension INTEGER NOT NULL);
 CREATE TABLE facts(
     number INTEGER PRIMARY KEY, scope TEXT NOT NULL, fact_id TEXT NOT NULL, version INTEGER NOT NULL,
-    owner TEXT NOT NULL, memory_type TEXT NOT NULL, trust REAL NOT NULL, valid_from_ms INTEGER NOT NULL,
-    valid_to_ms INTEGER NOT NULL, expires_at_ms INTEGER NOT NULL, recorded_ms INTEGER NOT NULL,
-    subject TEXT NOT NULL, predicate TEXT NOT NULL, terms BLOB NOT NULL, body BLOB NOT NULL, vector BLOB
+    has_vector INTEGER NOT NULL
 );
 CREATE UNIQUE INDEX fact_keys ON facts(scope, fact_id, version);
+CREATE TABLE contents(number INTEGER PRIMARY KEY, data BLOB NOT NULL);
 """
 
-_COLUMNS = ", ".join(FactContent._fields)
-_PLACES = ", ".join("?" * len(FactContent._fields))
 _BY_KEY = "WHERE scope = ? AND fact_id = ? AND version = ?"
-_TERMS = msgspec.msgpack.Decoder(tuple[str, ...])
+_Stored = tuple[str, str, float, int, int, int, int, str, str, tuple[str, ...], bytes, bytes | None]
+_DECODER = msgspec.msgpack.Decoder(_Stored)
 _LITTLE = np.dtype("<f4")
 
 
@@ -50,7 +47,7 @@ def store_model(db: sqlite3.Connection, model: StoreModel) -> None:
 
 def any_vector(db: sqlite3.Connection) -> bool:
     """Tells whether any row has a vector."""
-    return db.execute("SELECT 1 FROM facts WHERE vector IS NOT NULL LIMIT 1").fetchone() is not None
+    return db.execute("SELECT 1 FROM facts WHERE has_vector LIMIT 1").fetchone() is not None
 
 
 def load(db: sqlite3.Connection, path: Path) -> Iterator[tuple[FactContent, NDArray[np.float32] | None]]:
@@ -59,11 +56,15 @@ def load(db: sqlite3.Connection, path: Path) -> Iterator[tuple[FactContent, NDAr
     Raises:
         DataFolderError: a row makes no sense.
     """
-    columns = _COLUMNS.replace(", body", ", x''")
-    for row in db.execute(f"SELECT {columns} FROM facts ORDER BY number"):
+    apart = Apart.of(db)
+    for scope, fact_id, version, data in db.execute(
+        "SELECT scope, fact_id, version, data FROM facts JOIN contents USING (number) ORDER BY number"
+    ):
         try:
-            # A tuple of 512 floats is only needed by whoever reads a version.
-            yield _content((*row[:-1], None)), decode_vector(row[-1])
+            stored = _DECODER.decode(apart.strip(data))
+            # Of what is searched neither bodies nor tuples of floats are kept.
+            content = _content(FactKey(scope, fact_id, version), (*stored[:10], b"", None))
+            yield content, decode_vector(stored[11])
         except (msgspec.MsgspecError, ValueError) as error:
             raise damaged(path, error) from None
 
@@ -75,18 +76,37 @@ def exists(db: sqlite3.Connection, key: FactKey) -> bool:
 
 def insert(db: sqlite3.Connection, content: FactContent, vector: bytes | None) -> None:
     """Adds a version."""
-    terms = msgspec.msgpack.encode(content.terms)
-    db.execute(f"INSERT INTO facts({_COLUMNS}) VALUES ({_PLACES})", (*content[:-3], terms, content.body, vector))
+    number = db.execute(
+        "INSERT INTO facts(scope, fact_id, version, has_vector) VALUES (?, ?, ?, ?)",
+        (*content.key, vector is not None),
+    ).lastrowid
+    fields = (
+        content.owner,
+        content.memory_type,
+        float(content.trust),
+        content.valid_from_ms,
+        content.valid_to_ms,
+        content.expires_at_ms,
+        content.recorded_ms,
+        content.subject,
+        content.predicate,
+        content.terms,
+        content.body,
+        vector,
+    )
+    data = Apart.of(db).pad(msgspec.msgpack.encode(fields))
+    db.execute("INSERT INTO contents VALUES (?, ?)", (number, data))
 
 
 def find(db: sqlite3.Connection, key: FactKey) -> FactContent | None:
     """Reads a version."""
-    row = db.execute(f"SELECT {_COLUMNS} FROM facts {_BY_KEY}", key).fetchone()
-    return None if row is None else _content(row)
+    row = db.execute(f"SELECT data FROM facts JOIN contents USING (number) {_BY_KEY}", key).fetchone()
+    return None if row is None else _content(key, _DECODER.decode(Apart.of(db).strip(row[0])))
 
 
 def delete(db: sqlite3.Connection, key: FactKey) -> None:
     """Removes a version; its bytes are overwritten, since the file is opened so."""
+    db.execute(f"DELETE FROM contents WHERE number = (SELECT number FROM facts {_BY_KEY})", key)
     db.execute(f"DELETE FROM facts {_BY_KEY}", key)
 
 
@@ -107,8 +127,24 @@ def decode_vector(data: bytes | None) -> NDArray[np.float32] | None:
     return None if data is None else np.frombuffer(data, _LITTLE).astype(np.float32)
 
 
-def _content(row: tuple[Any, ...]) -> FactContent:
-    *plain, terms, body, vector = row
+def _content(key: FactKey, stored: _Stored) -> FactContent:
+    owner, memory_type, trust, *times, subject, predicate, terms, body, vector = stored
+    valid_from_ms, valid_to_ms, expires_at_ms, recorded_ms = times
     numbers = decode_vector(vector)
-    meaning = None if numbers is None else tuple(numbers.tolist())
-    return FactContent._make((*plain, _TERMS.decode(terms), body, meaning))
+    return FactContent(
+        fact_id=key.fact_id,
+        version=key.version,
+        scope=key.scope,
+        owner=owner,
+        memory_type=memory_type,
+        trust=trust,
+        valid_from_ms=valid_from_ms,
+        valid_to_ms=valid_to_ms,
+        expires_at_ms=expires_at_ms,
+        recorded_ms=recorded_ms,
+        subject=subject,
+        predicate=predicate,
+        terms=terms,
+        body=body,
+        vector=None if numbers is None else tuple(numbers.tolist()),
+    )
