@@ -106,6 +106,25 @@ async def test_leases_end_with_the_process_that_had_the_workers(embedded_queue: 
     assert await embedded_queue.queue.done([lost.lease, again.lease]) == (False, True)
 
 
+@pytest.mark.parametrize("seed", range(2))
+async def test_a_removed_group_is_in_no_file_whatever_came_and_went_around_it(tmp_path: Path, seed: int) -> None:
+    lab, chance, made = EmbeddedQueueLab(tmp_path, jobs_max=10_000), random.Random(seed), 0
+    await lab.open()
+    for turn in range(8):
+        sizes = [chance.choice((1, 3, 9, 40, 200)) for _ in range(150)]
+        for at, size in enumerate(sizes):
+            mark = f"s3cr3t{turn % 4}x"
+            one = job(f"j{made + at}", priority=chance.randint(0, 9), group=f"g{turn % 4}", body=mark.encode() * size)
+            await lab.queue.put([one])
+        made += len(sizes)
+        leased = await lab.queue.take("worker", 60, LEASE_MS)
+        await lab.queue.done([one.lease for one in leased])
+        gone = (turn + 2) % 4
+        await lab.queue.remove(group=f"g{gone}")
+        assert f"s3cr3t{gone}x".encode() not in lab.bytes_at_rest()
+    await lab.close()
+
+
 CALLS: dict[str, Callable[[FactQueue], Coroutine[Any, Any, Any]]] = {
     "put": lambda queue: queue.put([job("a")]),
     "take": lambda queue: queue.take("worker", 1, LEASE_MS),

@@ -23,14 +23,15 @@ _CHECKPOINT_PAGES = 1_000
 class _Change(Generic[T]):
     """A change that waits for the next transaction, and what came of it."""
 
-    __slots__ = ("applied", "call", "erases", "refusal", "result")
+    __slots__ = ("applied", "call", "erases", "refusal", "result", "rewrites")
 
     def __init__(
-        self, call: Callable[[sqlite3.Connection], T], applied: Callable[[T], None] | None, erases: bool
+        self, call: Callable[[sqlite3.Connection], T], applied: Callable[[T], None] | None, erases: bool, rewrites: bool
     ) -> None:
         self.call = call
         self.applied = applied
         self.erases = erases
+        self.rewrites = rewrites
         self.result: Any = None
         self.refusal: Refusal | None = None
 
@@ -128,6 +129,7 @@ class FactFile:
         *,
         applied: Callable[[T], None] | None = None,
         erases: bool = False,
+        rewrites: bool = False,
     ) -> T:
         """Runs a change in a durable transaction, together with what others are waiting to write.
 
@@ -137,9 +139,11 @@ class FactFile:
             call: the change. It may raise ``Refusal`` before it has changed anything.
             applied: is called on the file's thread, in the order of changes, once the change is durable.
             erases: whether what was removed must be in no file when this returns.
+            rewrites: whether the file has to be written anew for that: where contents share pages, copies of them are
+                left behind when a page is balanced.
         """
         self.check()
-        change = _Change(call, applied, erases)
+        change = _Change(call, applied, erases, rewrites)
         self._queued.append(change)
         await self._run(self._write_queued)
         if change.refusal is not None:
@@ -174,6 +178,8 @@ class FactFile:
             for change in changes:
                 if change.applied is not None and change.refusal is None:
                     change.applied(change.result)
+            if any(change.rewrites for change in changes):
+                self._db.execute("VACUUM")
             if any(change.erases for change in changes):
                 _cut_log(self._db)
         except BaseException as error:

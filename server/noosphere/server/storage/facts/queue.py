@@ -221,7 +221,7 @@ class EmbeddedFactQueue:
         return await self._file.write(change)
 
     async def remove(self, *, ids: Sequence[str] = (), group: str = "") -> int:
-        """Removes jobs for good; see the port."""
+        """Removes jobs for good; see the port. Rewrites the file, so it takes time in proportion to what is queued."""
         self._file.check()
         check_names("ids", ids)
         check_names("group", (group,), empty=True)
@@ -238,7 +238,7 @@ class EmbeddedFactQueue:
             self._held -= gone
             return gone
 
-        return await self._file.write(change, erases=True)
+        return await self._file.write(change, erases=True, rewrites=True)
 
     async def stats(self) -> QueueStats:
         """Returns how much it holds; see the port."""
