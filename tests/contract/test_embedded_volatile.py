@@ -13,7 +13,7 @@ from noosphere.server.ports.store import Committed, Dropped, NamespaceRef, Repla
 from noosphere.server.storage.embedded import store as embedded_store
 from noosphere.server.storage.embedded.registry import ENDED_MAX
 
-CANARY = b"canary-7f3a91"
+CANARY = b"volatile-text-of-this-test"
 SECRET = NamespaceRef("sessions/~4f1c")
 DURABLE = NamespaceRef("sessions/4f1c")
 
