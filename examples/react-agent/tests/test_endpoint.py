@@ -113,6 +113,6 @@ async def test_it_answers_from_the_shell(
     asking, *results = second["messages"][-3:]
     assert [word in result["content"] for word, result in zip(("alpha", "beta"), results, strict=True)] == [True, True]
     assert [result["tool_call_id"] for result in results] == [call["id"] for call in asking["tool_calls"]]
-    async with noosphere_client.session("files", existing="required") as session:
-        roles = [message.role async for message in session.messages()]
+    async with noosphere_client.session("files", existing="required") as opened:
+        roles = [message.role async for message in opened.messages()]
     assert roles == ["user", "assistant", "tool", "tool", "assistant"]
