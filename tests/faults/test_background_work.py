@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 from tests.support.engine import LocalServer, local_server
+from tests.support.watching import watching
 
 from noosphere.consistency import Reason, Refusal
 from noosphere.server.supervision import TaskEnded, supervise
@@ -48,16 +49,16 @@ async def test_a_mistake_in_one_round_of_upkeep_is_logged_and_the_next_round_run
     local: LocalServer, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     agent = await local.api.agent("a")
-    await agent.put(SPACE, "k", 1, ttl_ms=SWEEP_MS // 2)
+    put = await agent.put(SPACE, "k", 1, ttl_ms=SWEEP_MS // 2)
     upkeep = local.engine.memory.upkeep
     monkeypatch.setattr(upkeep, where, failing_once(getattr(upkeep, where)))
     with capture_logs() as logged:
         await local.elapse(SWEEP_MS)
     (line,) = [line for line in logged if line["log_level"] == "error"]
     assert isinstance(line["exc_info"], Planted)
-    await local.elapse(SWEEP_MS)
-    kinds = [change.kind for batch in await agent.history(SPACE) for change in batch.changes]
-    assert kinds == [pb.CHANGE_KIND_PUT, pb.CHANGE_KIND_EXPIRE]
+    async with watching(agent, SPACE, after=put.revision) as watch:
+        await local.elapse(SWEEP_MS)
+        assert [change.kind for change in (await watch.batch()).changes] == [pb.CHANGE_KIND_EXPIRE]
     assert not local.fatal
 
 
@@ -65,14 +66,14 @@ async def test_a_namespace_with_a_mistake_keeps_no_other_from_upkeep(
     local: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = await local.api.agent("a")
-    for space in ("shared/a", "shared/b"):
-        await agent.put(space, "k", 1, ttl_ms=SWEEP_MS // 2)
+    puts = {s: await agent.put(s, "k", 1, ttl_ms=SWEEP_MS // 2) for s in ("shared/a", "shared/b")}
     upkeep = local.engine.memory.upkeep
     monkeypatch.setattr(upkeep, "_look_at", failing_once(upkeep._look_at))
-    with capture_logs() as logged:
-        await local.elapse(SWEEP_MS)
+    async with watching(agent, "shared/b", after=puts["shared/b"].revision) as watch:
+        with capture_logs() as logged:
+            await local.elapse(SWEEP_MS)
+            assert [change.kind for change in (await watch.batch()).changes] == [pb.CHANGE_KIND_EXPIRE]
     assert [line["namespace"] for line in logged if line["log_level"] == "error"] == ["shared/a"]
-    assert len(await agent.history("shared/b")) == 2
 
 
 async def test_a_server_whose_watchers_nobody_wakes_any_more_stops(

@@ -68,6 +68,8 @@ async def own_server(folder: Path) -> AsyncIterator[str]:
         except TimeoutError:
             raise DemoError(f"the server was not ready within {START_LIMIT_S:g} s: {_tail(log)}") from None
         if not line:
+            # It is ending. Signalled before its end is noticed, it would be reaped twice, and asyncio would say so.
+            await asyncio.wait([asyncio.ensure_future(process.wait())], timeout=_STOP_LIMIT_S)
             raise DemoError(f"the server did not start: {_refusal(log)}")
         yield json.loads(line)["address"]
     finally:
