@@ -24,6 +24,8 @@ from noosphere.server.sessions.keys import MESSAGES, SUMMARIES, slot
 from noosphere.server.sessions.types import Item, Message, Part, Role, Summary, ToolUse
 
 ME, PEER, OWNER, GATEWAY = "me", "peer", "owner", "gateway"
+# Two tokenizers need not know the same version of Unicode, so they may differ on what is not assigned yet.
+ASSIGNED = st.characters(exclude_categories=("Cs", "Cn"))
 FENCE = Fence(b"a secret of sixteen bytes", "s1")
 READERS = Readers(ME, users=frozenset({GATEWAY}), operators=frozenset({OWNER}))
 
@@ -143,7 +145,7 @@ _TEXTS = st.one_of(
             '{"items": [{"price": 12.5, "id": "HAT136"}]}',
         ]
     ),
-    st.text(max_size=60),
+    st.text(ASSIGNED, max_size=60),
 )
 _NAMES = st.sampled_from(["search", "book", "get user!", "a" * 70])
 
