@@ -110,14 +110,16 @@ class Draft:
         for kind in recipe.before_transcript():
             self._block(kind, [one for one in chosen.get(kind, ()) if one.candidate.id not in fresh])
         start, kept = outline.current.start, outline.kept
-        if note is not None and begin <= start:
+        # Between the input and the steps only if steps are left out there: without any, the input is the last.
+        within = begin > start and bool(steps)
+        if note is not None and not within:
             self._add(SectionKind.TRANSCRIPT, note)
         for at, unit in enumerate(outline.units[:start]):
             if at >= begin or at in kept:
                 self._unit(SectionKind.TRANSCRIPT, unit)
         for kind in recipe.after_transcript():
             self._block(kind, [one for one in chosen.get(kind, ()) if one.candidate.id not in fresh])
-        self._place_input(begin, note if begin > start else None, has_steps=bool(steps))
+        self._place_input(begin, note if within else None, has_steps=bool(steps))
         self._place_steps(steps, list(fresh.values()))
 
     def _steps(self, begin: int) -> list[_Shown]:
