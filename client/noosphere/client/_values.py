@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
@@ -34,26 +35,26 @@ class Payload(NamedTuple):
     encoding: Encoding
 
 
-class Codec(Generic[T]):
+class Codec(ABC, Generic[T]):
     """Encodes and decodes values of one model."""
 
     name: str
 
+    @abstractmethod
     def encode(self, value: T, field: str = "value") -> Payload:
         """Returns ``value`` as it is stored.
 
         Raises:
             InvalidArgument: it cannot be represented; the message names ``field`` and the place in it.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def decode(self, payload: Payload) -> T:
         """Returns a fresh object.
 
         Raises:
             ValueMismatch: the payload does not fit the model.
         """
-        raise NotImplementedError
 
 
 class _Bytes(Codec[bytes]):

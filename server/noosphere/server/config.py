@@ -30,7 +30,7 @@ from pydantic_settings import (
 ENV_PREFIX = "NOOSPHERE_"
 _SECRETS = (SecretStr, SecretBytes)
 # Read by the client and the CLI, or by `load` itself: not keys of the server's configuration.
-_OTHER_VARIABLES = frozenset({"NOOSPHERE_SERVER", "NOOSPHERE_AGENT", "NOOSPHERE_CONFIG"})
+_OTHER_VARIABLES = frozenset({"NOOSPHERE_SERVER", "NOOSPHERE_CONFIG"})
 # Kubernetes sets these in every pod beside a Service named `noosphere`; nobody meant them as configuration.
 _SERVICE_LINK = re.compile(r"NOOSPHERE_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .compression import OUTPUT_BYTES_MAX, TOKENS_DEFAULT, TOKENS_MAX, TOKENS_MIN, compress
 from .document import DEPTH_MAX, NotJson
-from .notation import LEGEND, compact, expand
+from .notation import compact, expand
 from .past import Task
 from .paths import PATH_CHARS_MAX, PATHS_MAX, parse_paths
 from .reader import NotCompact
@@ -16,7 +16,6 @@ from .results import Compressed, LeftOut, Stage
 
 __all__ = [
     "DEPTH_MAX",
-    "LEGEND",
     "OUTPUT_BYTES_MAX",
     "PATHS_MAX",
     "PATH_CHARS_MAX",

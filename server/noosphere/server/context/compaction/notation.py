@@ -6,12 +6,6 @@ from .document import NotJson, minified, parse
 from .reader import read
 from .writer import write
 
-LEGEND = (
-    "Notation of tool results: name=value; [{columns}: cells] is a table, name=value in its heading holds for every "
-    "row; ~ no such field; ^ as above; ^n the whole row n; @ the row's key; … and [left out: …] mark what is missing."
-)
-"""Explains the notation to a model, once per prompt. Most models read it without."""
-
 
 def compact(text: str, *, lines: bool = True) -> str:
     """Returns JSON in the compact notation, which is about half as many tokens.
