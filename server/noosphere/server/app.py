@@ -23,7 +23,7 @@ from .config import ConfigError, Settings, split_address
 from .context import ContextService
 from .context.arriving import ResultCompactor
 from .context.observing import ContextFigures
-from .context.relevance import relevances, terms
+from .context.relevance import relevances
 from .logs import configure_logging
 from .memory import Memory
 from .memory.types import Call
@@ -44,6 +44,7 @@ from .storage.embedded import (
     StoreFailed,
 )
 from .supervision import supervise
+from .text import distinct_terms
 from .transitions import Controller, HealthReporter, RecordedBasis, SessionWatch, Transitions
 from .transitions.chronicle import ContextNote
 
@@ -204,7 +205,7 @@ class _Watched:
 
 
 def _relate(question: str, texts: Sequence[str]) -> Sequence[float]:
-    return relevances(terms(question), [terms(text) for text in texts])
+    return relevances(distinct_terms(question), [distinct_terms(text) for text in texts])
 
 
 def _models(settings: Settings, clock: Clock) -> Models:

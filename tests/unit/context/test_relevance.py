@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import random
 import re
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.conversations import real_conversations
 
 from noosphere.server.context.packing import Choice, pack
-from noosphere.server.context.relevance import relevances, terms
-
-CONVERSATIONS = Path(__file__).resolve().parents[4] / "shared" / "data" / "locomo" / "locomo_dev5.json"
+from noosphere.server.context.relevance import relevances
+from noosphere.server.text import distinct_terms as terms
 
 
 def test_words_are_found_without_the_commonest_and_by_their_stem() -> None:
@@ -103,10 +102,8 @@ def in_order(found: list[Passage], order: list[int], budget: int, *, stop: bool)
 @pytest.mark.parametrize("uneven", [False, True], ids=["short even messages", "long uneven pieces"])
 def test_packing_keeps_the_evidence_of_recorded_conversations(uneven: bool) -> None:
     """Packing by value for a token is near the best rule on both kinds of text."""
-    if not CONVERSATIONS.exists():
-        pytest.skip(f"NO RECORDED CONVERSATIONS at {CONVERSATIONS}: packing is not measured on them")
     totals = [0.0, 0.0, 0.0]
-    recorded = json.loads(CONVERSATIONS.read_text())
+    recorded = [one for path in sorted(real_conversations().glob("*.json")) for one in json.loads(path.read_text())]
     for conversation in recorded:
         questions = [one for one in conversation["qa"] if one["evidence"]][:120]
         shares = kept(passages(conversation["conversation"], uneven=uneven), questions, 1_000)

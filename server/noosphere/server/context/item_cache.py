@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from ..sessions.types import Item
+from ..text import distinct_terms
 from .candidates import of_item, section_of
 from .recipe import Recipe
-from .relevance import terms
 from .types import Candidate, Form, SectionKind
 
 SESSIONS_MAX = 128
@@ -59,7 +59,7 @@ class ItemCache:
             words = self._terms.setdefault(session_id, _Words()) if session_id in self._candidates else _Words()
             known = words.by_id.get(candidate.id)
             if known is None or known[0] != candidate.text:
-                known = (candidate.text, terms(candidate.text))
+                known = (candidate.text, distinct_terms(candidate.text))
                 words.keep(candidate.id, known)
                 read_chars += len(candidate.text)
             found.append(known[1])

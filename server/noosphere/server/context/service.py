@@ -17,6 +17,7 @@ from ..ports.models import Tokenizer, Tokenizers
 from ..ports.runtime import Clock
 from ..sessions.scribe import Scribe
 from ..sessions.types import Item, Role
+from ..text import distinct_terms
 from .asked import Asked, check_asked
 from .assemble import Planned, assemble, plan
 from .book import ContextBook
@@ -30,7 +31,7 @@ from .manifests import Manifest, SectionTokens, limited
 from .model_windows import window_of
 from .observing import ContextObserver
 from .recalling import Recaller, Wanted, drop
-from .relevance import relevances, terms
+from .relevance import relevances
 from .replies import ContextReply, PlanReply, Shapes, UsageReply, shaped
 from .request import Assembled, Assembly
 from .types import Candidate, Entry, Fate, SectionKind
@@ -228,7 +229,7 @@ class ContextService:
         short = [kind for kind, candidates in data.items() if candidates and planned.is_short(kind)]
         if not short:
             return data
-        question = terms((basis.asked.input or basis.newest_words())[:_QUERY_CHARS_MAX])
+        question = distinct_terms((basis.asked.input or basis.newest_words())[:_QUERY_CHARS_MAX])
         for kind in short:
             words = await self._items.terms(basis.asked.session_id, data[kind])
             chances = relevances(question, words)

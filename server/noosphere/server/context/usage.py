@@ -9,11 +9,11 @@ from noosphere.consistency import invalid, too_large
 
 from ..memory.admission import require_writer
 from ..memory.types import Call
+from ..text import distinct_terms
 from .asked import REPORTED_MAX
 from .book import ContextBook
 from .manifests import Manifest
 from .observing import ContextFigures, ContextObserver
-from .relevance import terms
 from .replies import UsageReply
 from .types import Fate, SectionKind
 
@@ -114,10 +114,10 @@ def _figures(manifest: Manifest) -> ContextFigures:
 
 async def _estimated(reply: str, texts: Mapping[str, str]) -> tuple[str, ...]:
     """Returns what an answer seems to use: of whose words it repeats enough."""
-    said = terms(reply)
+    said = distinct_terms(reply)
     used = []
     for name, text in texts.items():
-        words = terms(text)
+        words = distinct_terms(text)
         if words and len(words & said) >= _ESTIMATED_SHARE * len(words):
             used.append(name)
         await asyncio.sleep(0)

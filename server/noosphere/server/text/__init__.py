@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .normal import normalise
-from .terms import TERMS_MAX, WORD_CHARS_MAX, terms
+from .terms import DISTINCT_MAX, TERMS_MAX, WORD_CHARS_MAX, distinct_terms, terms
 
-__all__ = ["TERMS_MAX", "WORD_CHARS_MAX", "normalise", "terms"]
+__all__ = ["DISTINCT_MAX", "TERMS_MAX", "WORD_CHARS_MAX", "distinct_terms", "normalise", "terms"]

@@ -11,6 +11,7 @@ from .stems import stem
 from .stop import STOP
 
 TERMS_MAX = 4_096
+DISTINCT_MAX = 512
 WORD_CHARS_MAX = 64
 """Longer words (digests, data in base64) are found by their beginning."""
 
@@ -45,6 +46,16 @@ def terms(text: str, *, singles: bool = False, terms_max: int = TERMS_MAX) -> tu
     normal = normalise(text)
     found = _first(_terms(normal, singles, keep_common=False), terms_max)
     return found or _first(_terms(normal, singles, keep_common=True), terms_max)
+
+
+def distinct_terms(text: str, *, terms_max: int = DISTINCT_MAX) -> frozenset[str]:
+    """Returns the terms of a text, each once: for telling how much two texts have in common.
+
+    Args:
+        text: anything.
+        terms_max: most terms that are looked at; what comes later is left out.
+    """
+    return frozenset(terms(text, terms_max=terms_max))
 
 
 def _first(found: Iterator[str], limit: int) -> tuple[str, ...]:

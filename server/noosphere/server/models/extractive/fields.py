@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ...context.relevance import terms
+from ...text import distinct_terms
 from .phrases import answer_of, is_decision, is_goal, is_open, is_question
 from .speech import Sentence
 
@@ -90,7 +90,7 @@ def _questions(spoken: Sequence[Sentence]) -> list[str]:
 
 
 def _still_open(questions: Iterable[str], spoken: Sequence[Sentence]) -> list[str]:
-    return [question for question in questions if not _is_answered(terms(question), spoken)]
+    return [question for question in questions if not _is_answered(distinct_terms(question), spoken)]
 
 
 def _is_answered(asked: frozenset[str], later: Sequence[Sentence]) -> bool:
@@ -106,7 +106,7 @@ def _distinct(entries: Iterable[str]) -> tuple[str, ...]:
     """Returns entries shortened, each once; of two that say much the same the later one, in its own place."""
     kept: list[tuple[str, frozenset[str]]] = []
     for entry in entries:
-        words = terms(entry)
+        words = distinct_terms(entry)
         kept = [other for other in kept if not _same(words, other[1])]
         kept.append((shortened(entry), words))
     return tuple(entry for entry, _ in kept)

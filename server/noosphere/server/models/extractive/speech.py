@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...context.relevance import terms
 from ...ports.models import SourceMessage
+from ...text import distinct_terms
 from .sentences import split_sentences
 
 SENTENCES_MAX = 2_000
@@ -52,7 +52,10 @@ def sentences_of(messages: Sequence[SourceMessage]) -> list[Sentence]:
         several = len(authors[message.role]) > 1 and message.author
         speaker = message.author[:_NAME_CHARS_MAX] if several else message.role
         found.append(
-            [Sentence(text, terms(text), message.role, speaker, place) for text in _spoken(message.role, message.text)]
+            [
+                Sentence(text, distinct_terms(text), message.role, speaker, place)
+                for text in _spoken(message.role, message.text)
+            ]
         )
         count += len(found[-1])
     return [sentence for sentences in reversed(found) for sentence in sentences]

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from ...context.relevance import terms
 from ...ports.models import SourceMessage, SummariserError, SummaryText, Tokenizer
 from ...sessions.summary_text import summary_text
+from ...text import distinct_terms
 from ..fitting import fitted, replaced
 from .entities import find_entities
 from .fields import Fields, find_fields
@@ -118,7 +118,7 @@ def _original(entries: Sequence[str], name: str) -> Sequence[str]:
 
 
 def _narrative(earlier: str, sentences: Sequence[Sentence], tokens_max: int, tokenizer: Tokenizer) -> str:
-    told = [Sentence(text, terms(text), _EARLIER, "", -1) for text in split_sentences(earlier)]
+    told = [Sentence(text, distinct_terms(text), _EARLIER, "", -1) for text in split_sentences(earlier)]
     spoken = [*told, *sentences]
     lines = [f"{s.speaker}: {s.text}" if s.speaker else s.text for s in spoken]
     candidates = [
