@@ -122,6 +122,24 @@ class PolicyItem(NamedTuple):
     accesses: int
 
 
+class PolicySession(NamedTuple):
+    """A session as a policy of the controller gets it.
+
+    Attributes:
+        turn: the newest turn.
+        goals: the open goals.
+        tokens_spent: tokens of all its contexts.
+        utilization: tokens used over tokens allowed by the newest context; 0 if there was none.
+        accessed: how many items were asked for in this turn: how fast its state moves.
+    """
+
+    turn: int
+    goals: tuple[str, ...]
+    tokens_spent: int
+    utilization: float
+    accessed: int
+
+
 class PolicyError(Exception):
     """A policy has not decided; the rules do."""
 
@@ -134,11 +152,11 @@ class TransitionPolicy(Protocol):
         """What stands beside each decision."""
         ...
 
-    async def decide(self, goals: Sequence[str], items: Sequence[PolicyItem]) -> Mapping[str, str]:
+    async def decide(self, session: PolicySession, items: Sequence[PolicyItem]) -> Mapping[str, str]:
         """Returns by key ``retain``, ``archive``, ``compress`` or ``drop``; what it leaves out is left to the rules.
 
         Args:
-            goals: the open goals.
+            session: where they are.
             items: those that may leave, at most 256.
 
         Raises:

@@ -231,7 +231,9 @@ class Controller:
         promoted: tuple[Promotion, ...] = ()
         if not only_settle:
             judged = judge(states, at, instructions)
-            policy, verdicts = await advised(None if instructions else self._policy, items, states, judged, at)
+            # What an ephemeral session holds is told to no model.
+            asked = None if instructions or look.session.ephemeral else self._policy
+            policy, verdicts = await advised(asked, items, states, judged, at)
             verdicts = _affordable(verdicts, by_key)
             groups: dict[str, list[LiveItem]] = {}
             for verdict in verdicts:

@@ -53,8 +53,9 @@ class Situation(NamedTuple):
         grace_turns: no item younger than this is a candidate.
         budget_tokens: what the newest context left for working memory; 0 if none was assembled yet.
         utilizations: tokens used over tokens allowed by the newest contexts, at most 5, the oldest first.
-        tokens_spent: tokens of all contexts of the session.
-        changes: how many items changed in this turn.
+        tokens_spent: tokens of all contexts of the session. This and the next figure are for policies; the rules ask
+            what each item is worth.
+        accessed: how many items were asked for in this turn.
     """
 
     turn: int
@@ -62,7 +63,7 @@ class Situation(NamedTuple):
     budget_tokens: int = 0
     utilizations: tuple[float, ...] = ()
     tokens_spent: int = 0
-    changes: int = 0
+    accessed: int = 0
 
 
 class Verdict(NamedTuple):

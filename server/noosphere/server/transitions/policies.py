@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from ..ports.models import PolicyError, PolicyItem, TransitionPolicy
+from ..ports.models import PolicyError, PolicyItem, PolicySession, TransitionPolicy
 from ..sessions.types import TransitionAction
 from .facts import ItemState, Situation, Verdict
 from .rules import NAME, protection
@@ -49,14 +49,17 @@ async def advised(
     movable = [n for n, state in enumerate(states) if _may_leave(state, at)]
     if policy is None or not movable:
         return NAME, tuple(verdicts)
-    goals = [item.text for item in items if item.open_goal]
+    goals = tuple(item.text for item in items if item.open_goal)
+    newest = at.utilizations[-1] if at.utilizations else 0.0
+    session = PolicySession(at.turn, goals, at.tokens_spent, newest, at.accessed)
     asked = [_shown(items[n], states[n], at.turn) for n in movable]
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            answer = await policy.decide(goals, asked)
+            answer = await policy.decide(session, asked)
         wanted = {key: _ACTIONS[action] for key, action in answer.items()}
     except (PolicyError, TimeoutError, KeyError, AttributeError, TypeError) as error:
-        log.warning("a transition policy has not decided; the rules do", policy=policy.name, error=repr(error))
+        # Not what it said: that may quote items.
+        log.warning("a policy has not decided; the rules do", policy=policy.name, error=type(error).__name__)
         return NAME, tuple(verdicts)
     decided = list(verdicts)
     for n in movable:

@@ -84,7 +84,7 @@ async def promotions(
         if not isinstance(error, (TimeoutError, Refusal)):
             log.exception("recalling facts for promotion failed")
             return ()
-        log.info("no facts could be recalled for promotion", error=repr(error))
+        log.info("no facts could be recalled for promotion", error=type(error).__name__)
         return ()
     held = {item.key for item in items}
     chosen = []
@@ -118,7 +118,7 @@ async def _summary(summariser: Summariser, tokenizer: Tokenizer, items: Sequence
         async with asyncio.timeout(SUMMARY_SECONDS):
             return summary_text(await summariser.summarise(None, sources, tokens, tokenizer))
     except (SummariserError, TimeoutError) as error:
-        log.warning("items could not be summarised; their beginnings stand for them", error=repr(error))
+        log.warning("items could not be summarised; their beginnings stand for them", error=type(error).__name__)
         share = max(16, bytes_max // max(1, len(items)))
         return "\n".join(f"{item.key}: {' '.join(item.text.split())}"[:share] for item in items)
 
