@@ -106,23 +106,27 @@ async def test_leases_end_with_the_process_that_had_the_workers(embedded_queue: 
     assert await embedded_queue.queue.done([lost.lease, again.lease]) == (False, True)
 
 
-@pytest.mark.parametrize("seed", range(2))
-async def test_a_removed_group_is_in_no_file_whatever_came_and_went_around_it(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("seed", [0, 2, 3, 4])
+async def test_a_removed_job_is_in_no_file_whatever_came_and_went_around_it(tmp_path: Path, seed: int) -> None:
+    """Small bodies share pages, whose balancing leaves copies behind: these seeds fail if the file is not rewritten."""
     lab, chance, made = EmbeddedQueueLab(tmp_path, jobs_max=10_000), random.Random(seed), 0
     await lab.open()
-    for turn in range(8):
-        sizes = [chance.choice((1, 3, 9, 40, 200)) for _ in range(150)]
-        for at, size in enumerate(sizes):
-            mark = f"s3cr3t{turn % 4}x"
-            one = job(f"j{made + at}", priority=chance.randint(0, 9), group=f"g{turn % 4}", body=mark.encode() * size)
-            await lab.queue.put([one])
-        made += len(sizes)
-        leased = await lab.queue.take("worker", 60, LEASE_MS)
-        await lab.queue.done([one.lease for one in leased])
-        gone = (turn + 2) % 4
-        await lab.queue.remove(group=f"g{gone}")
-        assert f"s3cr3t{gone}x".encode() not in lab.bytes_at_rest()
+    alive: dict[str, bytes] = {}
+    left: list[bytes] = []
+    for _ in range(15):
+        for _ in range(100):
+            made += 1
+            mark = f"s3cr3t-{made:06d}-x".encode()
+            alive[f"j{made}"] = mark
+            body = mark + b"." * chance.choice((0, 7, 60, 300, 900))
+            await lab.queue.put([job(f"j{made}", priority=chance.randint(0, 9), body=body)])
+        gone = chance.sample(sorted(alive), 60)
+        await lab.queue.remove(ids=gone)
+        held = lab.bytes_at_rest()
+        marks = [alive.pop(one) for one in gone]
+        left += [mark for mark in marks if mark in held]
     await lab.close()
+    assert left == []
 
 
 CALLS: dict[str, Callable[[FactQueue], Coroutine[Any, Any, Any]]] = {
