@@ -32,7 +32,6 @@ from noosphere.client import (
     connect,
 )
 from noosphere.client._cache_state import CacheState
-from noosphere.client._cache_time import DRIFT, StoreClock
 from noosphere.consistency import make_revision
 from noosphere.v1 import memory_service_pb2 as ms
 from noosphere.v1 import types_pb2 as pb
@@ -464,25 +463,6 @@ async def test_waiting_for_a_revision_has_a_deadline(cache: NearCache) -> None:
     await cache.caught_up(10)
     with pytest.raises(DeadlineExceeded, match="is at revision 10"):
         await cache.caught_up(11, timeout=0.05)
-
-
-def test_the_stores_clock_is_never_behind_what_it_may_be() -> None:
-    now = 100.0
-    clock = StoreClock(lambda: now)
-    assert clock.may_have_passed(1 << 60), "unknown"
-    asked = clock.ask()
-    now = 103.0
-    clock.told(asked, 5_000)
-    # Read somewhere in these 3 s, at the earliest when we asked.
-    assert clock.may_have_passed(8_000)
-    assert not clock.may_have_passed(8_010)
-    now = 203.0
-    assert clock.may_have_passed(int(5_000 + 103_000 * DRIFT))
-    assert not clock.may_have_passed(109_000)
-    asked = clock.ask()
-    clock.forget()
-    clock.told(asked, 0)
-    assert clock.may_have_passed(1 << 60), "an answer from before says nothing of the clock since"
 
 
 async def test_a_mistake_in_the_feed_ends_the_cache_instead_of_letting_it_grow_old(
