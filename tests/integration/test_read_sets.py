@@ -8,7 +8,7 @@ import pytest
 from tests.support.api import SEEN_NOTHING, Agent, put, put_op
 from tests.support.causality import SIBLINGS, Mind
 from tests.support.engine import LocalServer
-from tests.support.meddling import MeddlingStore, once
+from tests.support.meddling import meddle, once
 from tests.support.statuses import refusal
 
 from noosphere.consistency import (
@@ -40,11 +40,6 @@ async def peer(local: LocalServer) -> Agent:
 @pytest.fixture
 def mind(agent: Agent) -> Mind:
     return Mind(agent)
-
-
-def meddle(local: LocalServer, how: Callable[[], Awaitable[object]], method: str = "commit") -> None:
-    core = local.engine.memory.core
-    core.store = MeddlingStore(core.store, how, method)
 
 
 # -- what ends while somebody thinks ----------------------------------------------------------------

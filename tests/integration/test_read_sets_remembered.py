@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 import pytest
 from tests.support.api import SEEN_NOTHING, Agent, data, delete, put
 from tests.support.causality import SIBLINGS, Mind, guard, names_of
 from tests.support.engine import LocalServer
-from tests.support.meddling import MeddlingStore, once
+from tests.support.meddling import meddle, once
 from tests.support.statuses import refusal
 
 from noosphere.consistency import (
@@ -43,11 +41,6 @@ async def peer(local: LocalServer) -> Agent:
 @pytest.fixture
 def mind(agent: Agent) -> Mind:
     return Mind(agent)
-
-
-def meddle(local: LocalServer, how: Callable[[], Awaitable[object]], method: str = "commit") -> None:
-    core = local.engine.memory.core
-    core.store = MeddlingStore(core.store, how, method)
 
 
 async def test_what_was_read_and_lost_is_no_ground_for_a_decision(local: LocalServer, agent: Agent) -> None:

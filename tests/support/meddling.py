@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from tests.support.engine import LocalServer
+
 from noosphere.server.ports.store import WorkingStore
 
 
@@ -40,13 +42,19 @@ class MeddlingStore:
         return call
 
 
-def once(meddle: Callable[[], Awaitable[object]], *, skip: int = 0) -> Callable[[], Awaitable[object]]:
+def meddle(local: LocalServer, how: Callable[[], Awaitable[object]], method: str = "commit") -> None:
+    """Puts a meddling store in the place of a server's own."""
+    core = local.engine.memory.core
+    core.store = MeddlingStore(core.store, how, method)
+
+
+def once(do: Callable[[], Awaitable[object]], *, skip: int = 0) -> Callable[[], Awaitable[object]]:
     """Returns what meddles only once, after letting ``skip`` calls pass."""
     left = [skip]
 
     async def meddled() -> None:
         left[0] -= 1
         if left[0] == -1:
-            await meddle()
+            await do()
 
     return meddled
