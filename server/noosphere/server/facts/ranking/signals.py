@@ -10,7 +10,6 @@ from .question import Question
 from .weights import Weights
 
 LONG_TERMS = 40
-_BEST_OF_GROUP = 3
 # All that a talk says is long, and says a word often: it saturates later, and length counts as usual.
 _GROUP_SATURATION = 2.0
 _GROUP_LENGTH_SHARE = 0.75
@@ -50,7 +49,6 @@ def signals(
         "group_keywords": _group_keywords(subject, documents),
         "meaning": tuple(near),
         "neighbour_meaning": _beside(documents, near),
-        "group_meaning": _group_meaning(documents, near),
         # Two people named: the question is about both, and tells nothing apart.
         "named": tuple(float(len(people) == 1 and one.names in people) for one in documents),
         "asks": tuple(float(one.asks) for one in documents),
@@ -94,17 +92,6 @@ def _group_keywords(words: Sequence[str], documents: Sequence[Document]) -> tupl
         length_share=_GROUP_LENGTH_SHARE,
     )
     return _spread(documents, dict(zip(bags, values, strict=True)))
-
-
-def _group_meaning(documents: Sequence[Document], near: Sequence[float]) -> tuple[float, ...]:
-    return _spread(
-        documents,
-        {
-            group: sum(sorted((near[at] for at in members), reverse=True)[:_BEST_OF_GROUP])
-            / min(_BEST_OF_GROUP, len(members))
-            for group, members in _members(documents).items()
-        },
-    )
 
 
 def _beside(documents: Sequence[Document], near: Sequence[float]) -> tuple[float, ...]:

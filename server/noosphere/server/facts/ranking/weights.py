@@ -31,7 +31,6 @@ class Weights:
         meaning: similarity of vectors. A tenth: a small general model sees topics, and every sentence of a talk
             has the same one; it decides where words tie or are all different.
         neighbour_meaning: mean similarity of what stands beside it, for the same reason as ``before``.
-        group_meaning: mean similarity of the best three of a talk.
         named: the one person that the question names said it or is its subject.
         asks: a document that ends as a question; it rarely states anything.
         answers: a document after a question, which is likely its answer.
@@ -54,7 +53,6 @@ class Weights:
     group_keywords: float = 0.2
     meaning: float = 0.1
     neighbour_meaning: float = 0.2
-    group_meaning: float = 0.1
     named: float = 0.05
     asks: float = -0.05
     answers: float = 0.05
