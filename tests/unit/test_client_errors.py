@@ -146,6 +146,7 @@ def test_details_of_others_and_broken_details_are_no_reason() -> None:
 
 UNKNOWN_AFTER_DOUBT = {
     Reason.PERMISSION_DENIED,
+    Reason.TRUST_DENIED,
     Reason.NAMESPACE_DELETED,
     Reason.STALE_INCARNATION,
     Reason.REQUEST_ID_REUSED,

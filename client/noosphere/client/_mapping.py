@@ -58,6 +58,7 @@ OTHERS: dict[str, type[NoosphereError]] = {
     Reason.ENGINE_UNAVAILABLE: e.Unavailable,
     Reason.ACKED_WRITES_LOST: e.AckedWritesLost,
     Reason.PERMISSION_DENIED: e.PermissionDenied,
+    Reason.TRUST_DENIED: e.PermissionDenied,
 }
 
 # For answers without a reason of ours: gRPC itself, a proxy, or a newer server.
@@ -81,6 +82,7 @@ _BY_CODE: dict[str, type[NoosphereError]] = {
 _SILENT_ABOUT_EARLIER = frozenset(
     {
         Reason.PERMISSION_DENIED,
+        Reason.TRUST_DENIED,
         Reason.NAMESPACE_DELETED,
         Reason.STALE_INCARNATION,
         Reason.REQUEST_ID_REUSED,
