@@ -1,0 +1,181 @@
+"""Scopes and owners of facts: which names there are, what an id tells of them, and who may read and write where.
+
+A scope is ``agent/<id>``, ``shared/<name>`` or ``user/<id>``, or one of these for one application only:
+``app/<application>/user/<id>``. An owner is one of the three. Everything else in a name is data.
+
+Until authentication exists the server listens on loopback only and trusts names, as everywhere: what is an agent's is
+that agent's alone, and agents named ``cli/…`` are the operator at the machine.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+from noosphere.consistency import Reason, Refusal, check_agent_id, check_namespace, invalid, too_large
+from noosphere.consistency.limits import NAMESPACE_BYTES_MAX
+
+from ..memory.access import OPERATOR_PREFIX
+from ..memory.types import Call
+from .ledger import NAMESPACES
+
+SCOPE_BYTES_MAX = NAMESPACE_BYTES_MAX - len(NAMESPACES)
+"""A scope names its ledger's namespace."""
+
+APPLICATION = "app"
+DIGITS = 24
+"""How many hexadecimal digits an id ends with."""
+
+_SEPARATOR = "#"
+_DIGITS = re.compile(rf"[0-9a-f]{{{DIGITS}}}")
+_FORMS = "agent/<id>, shared/<name> or user/<id>"
+
+
+class Kind(StrEnum):
+    """Whose a scope is."""
+
+    AGENT = "agent"
+    SHARED = "shared"
+    USER = "user"
+
+
+class IdKind(StrEnum):
+    """What an id names; the value stands before its digits."""
+
+    FACT = ""
+    CANDIDATE = "c"
+    JOB = "j"
+
+
+class Scope(NamedTuple):
+    """A scope's parts: whose it is, and for which application; empty for all."""
+
+    kind: Kind
+    name: str
+    application: str = ""
+
+
+@lru_cache(maxsize=4096)
+def check_scope(scope: str, field: str = "scope") -> Scope:
+    """Checks the name of a scope and returns its parts.
+
+    Raises:
+        Refusal: INVALID_FIELD or VALUE_TOO_LARGE, naming ``field``.
+    """
+    if not isinstance(scope, str):
+        raise invalid(field, f"{scope!r} is {type(scope).__name__}, not text")
+    if not scope:
+        raise invalid(field, f"must not be empty; it is {_FORMS}")
+    rest, application = scope, ""
+    if scope.startswith(f"{APPLICATION}/"):
+        _, application, rest = scope.split("/", 2) if scope.count("/") > 1 else ("", "", "")
+    kind, _, name = rest.partition("/")
+    if kind not in set(Kind) or not name:
+        raise invalid(field, f"{scope!r} is not {_FORMS}, with or without {APPLICATION}/<application>/ before it")
+    if _SEPARATOR in scope:
+        raise invalid(field, f"{scope!r} contains '#', which separates a scope from what is in it")
+    if (size := len(scope.encode("utf-8", "replace"))) > SCOPE_BYTES_MAX:
+        raise too_large(field, size, SCOPE_BYTES_MAX)
+    # No control characters, no empty segments: the rules of every name.
+    check_namespace(NAMESPACES + scope, field)
+    if kind == Kind.AGENT:
+        check_agent_id(name, field)
+    return Scope(Kind(kind), name, application)
+
+
+def check_owner(owner: str, field: str = "owner") -> Scope:
+    """Checks the name of an owner, who is one for all applications.
+
+    Raises:
+        Refusal: INVALID_FIELD or VALUE_TOO_LARGE, naming ``field``.
+    """
+    parts = check_scope(owner, field)
+    if parts.application:
+        raise invalid(field, f"{owner!r} is a scope of one application; an owner is {_FORMS}")
+    return parts
+
+
+def scope_or_own(scope: str, owner: str) -> str:
+    """Returns a scope, or the owner's own if none is given; checks both.
+
+    Raises:
+        Refusal: INVALID_FIELD or VALUE_TOO_LARGE, naming ``owner`` or ``scope``.
+    """
+    check_owner(owner)
+    if not scope:
+        return owner
+    check_scope(scope)
+    return scope
+
+
+def make_id(scope: str, digits: str, kind: IdKind = IdKind.FACT) -> str:
+    """Returns the id of something in a scope, of which ``digits`` are the first 24 hexadecimal ones that matter."""
+    return f"{scope}{_SEPARATOR}{kind.value}{digits[:DIGITS]}"
+
+
+def scope_of(id: str, kind: IdKind = IdKind.FACT, field: str = "") -> str:
+    """Returns the scope that an id names.
+
+    Args:
+        id: ``<scope>#`` and 24 hexadecimal digits, after ``c`` for a candidate and ``j`` for a job.
+        kind: what it has to name.
+        field: for messages; ``fact_id``, ``candidate_id`` or ``job_id`` by default.
+
+    Raises:
+        Refusal: INVALID_FIELD or VALUE_TOO_LARGE, naming ``field``.
+    """
+    field = field or f"{kind.name.lower()}_id"
+    scope, separator, rest = id.rpartition(_SEPARATOR)
+    if not separator or not rest.startswith(kind.value) or not _DIGITS.fullmatch(rest[len(kind.value) :]):
+        raise invalid(field, f"{id[:300]!r} is not <scope>#{kind.value} with {DIGITS} hexadecimal digits")
+    check_scope(scope, field)
+    return scope
+
+
+def digits_of(id: str) -> str:
+    """Returns what of an id is no scope: a name without slashes."""
+    return id.rpartition(_SEPARATOR)[2]
+
+
+def may_access(agent_id: str, scope: str) -> bool:
+    """Tells whether an agent, or nobody (empty), may read and write in a scope, or what belongs to an owner."""
+    parts = check_scope(scope)
+    if parts.kind is not Kind.AGENT:
+        return True
+    return agent_id == parts.name or agent_id.startswith(OPERATOR_PREFIX)
+
+
+def may_read(call: Call, scope: str) -> bool:
+    """Tells whether the caller may read in a scope."""
+    return may_access(_agent(call), scope)
+
+
+def may_write(call: Call, scope: str, owner: str) -> bool:
+    """Tells whether the caller may submit, review and forget an owner's facts in a scope."""
+    return may_access(_agent(call), scope) and may_access(_agent(call), owner)
+
+
+def require_read(call: Call, scope: str) -> None:
+    """Checks a reader.
+
+    Raises:
+        Refusal: PERMISSION_DENIED; it does not tell whether the scope holds anything.
+    """
+    if not may_read(call, scope):
+        raise Refusal(Reason.PERMISSION_DENIED, f"reading facts of {scope!r} is not permitted")
+
+
+def require_write(call: Call, scope: str, owner: str) -> None:
+    """Checks a writer.
+
+    Raises:
+        Refusal: PERMISSION_DENIED; it does not tell whether the scope holds anything.
+    """
+    if not may_write(call, scope, owner):
+        raise Refusal(Reason.PERMISSION_DENIED, f"changing facts of {owner!r} in {scope!r} is not permitted")
+
+
+def _agent(call: Call) -> str:
+    return "" if call.incarnation is None else call.incarnation.agent_id
