@@ -223,3 +223,24 @@ async def test_killed_again_and_again_every_acknowledged_job_is_tried_and_none_c
     await queue.close()
     assert not seen["END"] & set(left)
     assert seen["PUT"] <= seen["TRY"] | set(left)
+
+
+async def test_jobs_are_found_wherever_they_are_and_listed_by_group(queue_lab: FactQueueLab) -> None:
+    queue = queue_lab.queue
+    await queue.put([job(name, priority=at, group="ours") for at, name in enumerate("abcd")])
+    first, second = await queue.take("worker", 2, LEASE_MS)
+    await queue.fail(first.lease, "bad", retry_after_ms=None)
+    await queue.done([second.lease])
+    dead, done, waiting, never = await queue.find(["a", "b", "c", "never put"])
+    assert dead is not None
+    assert (dead.job.id, dead.attempts, dead.dead, dead.reason) == ("a", 1, True, "bad")
+    assert waiting is not None
+    assert (waiting.job, waiting.attempts, waiting.dead) == (job("c", priority=2, group="ours"), 0, False)
+    assert (done, never) == (None, None)
+    assert [one.job.id for one in await queue.members("ours", "", 2)] == ["a", "c"]
+    assert [one.job.id for one in await queue.members("ours", "c", 2)] == ["d"]
+    assert await queue.members("another", "", 10) == ()
+    with refused(Reason.INVALID_FIELD, "group"):
+        await queue.members("", "", 10)
+    with refused(Reason.VALUE_TOO_LARGE, "ids", "1024"):
+        await queue.find(["x" * 2_000])

@@ -58,6 +58,22 @@ class DeadJob(NamedTuple):
     died_ms: int
 
 
+class QueuedJob(NamedTuple):
+    """A job wherever it is.
+
+    Attributes:
+        job: the job.
+        attempts: how often it was taken.
+        dead: whether it was given up.
+        reason: why, if it was.
+    """
+
+    job: Job
+    attempts: int
+    dead: bool
+    reason: str
+
+
 class QueueStats(NamedTuple):
     """How much a queue holds."""
 
@@ -97,6 +113,14 @@ class FactQueue(Protocol):
 
     async def fail(self, lease: str, reason: str, *, retry_after_ms: int | None) -> bool:
         """Gives a job back to be tried again later, or for good to the dead-letter list; False if it was lost."""
+        ...
+
+    async def find(self, ids: Sequence[str]) -> tuple[QueuedJob | None, ...]:
+        """Returns jobs in the order asked for, None for one that is done or was never put; changes nothing."""
+        ...
+
+    async def members(self, group: str, after: str, limit: int) -> tuple[QueuedJob, ...]:
+        """Lists the jobs of a group, the dead too, by id, by pages."""
         ...
 
     async def dead(self, after: str, limit: int) -> tuple[DeadJob, ...]:

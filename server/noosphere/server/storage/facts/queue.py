@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from noosphere.consistency import exhausted, invalid
 
-from ...ports.factqueue import BATCH_MAX, REASON_CHARS_MAX, DeadJob, Job, LeasedJob, QueueStats
+from ...ports.factqueue import BATCH_MAX, REASON_CHARS_MAX, DeadJob, Job, LeasedJob, QueuedJob, QueueStats
 from ...ports.runtime import Clock
 from ..embedded.folder import log_failure
 from ..embedded.storetime import StoreTime
@@ -184,6 +184,33 @@ class EmbeddedFactQueue:
 
         return await self._file.write(change)
 
+    async def find(self, ids: Sequence[str]) -> tuple[QueuedJob | None, ...]:
+        """Returns jobs wherever they are; see the port."""
+        self._file.check()
+        check_names("ids", ids)
+
+        def look(db: sqlite3.Connection) -> tuple[QueuedJob | None, ...]:
+            found: list[QueuedJob | None] = []
+            for id in ids:
+                row = db.execute(f"{_ANYWHERE} WHERE id = ?", (id,)).fetchone()
+                found.append(None if row is None else _queued(row))
+            return tuple(found)
+
+        return await self._file.read(look)
+
+    async def members(self, group: str, after: str, limit: int) -> tuple[QueuedJob, ...]:
+        """Lists the jobs of a group; see the port."""
+        self._file.check()
+        check_names("group", (group,))
+        check_names("after", (after,), empty=True)
+        check_limit(limit, BATCH_MAX)
+
+        def look(db: sqlite3.Connection) -> tuple[QueuedJob, ...]:
+            found = db.execute(f"{_ANYWHERE} WHERE grp = ? AND id > ? ORDER BY id LIMIT ?", (group, after, limit))
+            return tuple(map(_queued, found))
+
+        return await self._file.read(look)
+
     async def dead(self, after: str, limit: int) -> tuple[DeadJob, ...]:
         """Lists dead jobs; see the port."""
         self._file.check()
@@ -281,6 +308,18 @@ class EmbeddedFactQueue:
 
 
 _INSERT = "INSERT INTO jobs(id, priority, body, grp, put_ms, due_ms, attempts, leased) VALUES (?, ?, ?, ?, ?, 0, 0, 0)"
+
+
+_ANYWHERE = """
+SELECT * FROM (
+    SELECT id, priority, body, grp, attempts, 0 AS dead, '' AS reason FROM jobs
+    UNION ALL SELECT id, priority, body, grp, attempts, 1, reason FROM dead
+)"""
+
+
+def _queued(row: tuple[Any, ...]) -> QueuedJob:
+    id, priority, body, group, attempts, dead, reason = row
+    return QueuedJob(Job(id, priority, body, group), attempts, bool(dead), reason)
 
 
 def _note(db: sqlite3.Connection, now_ms: int, *, changed: bool) -> None:
