@@ -5,7 +5,7 @@ The words stand in the fact store, written before under a number that only the l
 
 All keys begin with NUL, so nobody reads or writes them but this service:
 
-    \0f/<fact>        what a fact is now, and which versions it had
+    \0f/<fact>        what a fact is now, and which versions it had (of an id, what follows its scope)
     \0k/<key>         which fact holds this claim
     \0s/<slot>        which facts are current in this slot
     \0c/<candidate>   what became of a candidate
@@ -174,6 +174,7 @@ class CandidateNote(msgspec.Struct, frozen=True, omit_defaults=True):
         trust: what the server assigned.
         submitted_ms: store time at which it was submitted.
         content: the number under which the fact store keeps its words, of one that is kept apart; 0 for none.
+        meaning: the fingerprint of the request that brought it; empty if it had no id.
     """
 
     decision: Decision
@@ -183,13 +184,13 @@ class CandidateNote(msgspec.Struct, frozen=True, omit_defaults=True):
     trust: float = 0.0
     submitted_ms: int = 0
     content: int = 0
+    meaning: bytes = b""
 
 
 class Suppression(msgspec.Struct, frozen=True, array_like=True):
-    """Something was forgotten: at which store time, and whether only what was submitted before is meant."""
+    """Something was forgotten, at which store time."""
 
     time_ms: int
-    earlier_only: bool
 
 
 class Page(NamedTuple):
@@ -234,19 +235,37 @@ def digest(*parts: str) -> str:
     return hashed.hexdigest()
 
 
+def fact_key(fact_id: str) -> str:
+    """Returns where a fact stands in its scope's ledger."""
+    return FACTS + _digits(fact_id)
+
+
+def candidate_key(candidate_id: str) -> str:
+    """Returns where it is noted what became of a candidate."""
+    return CANDIDATES + _digits(candidate_id)
+
+
+def pinned_of(owner: str) -> str:
+    """Returns the collection in which an owner's profile is noted."""
+    return f"{PINNED}{digest(owner)}/"
+
+
 def pinned_key(owner: str, fact_id: str) -> str:
-    """Returns where it is noted that a fact belongs to an owner's profile."""
-    return f"{PINNED}{digest(owner)}/{fact_id}"
+    """Returns where it is noted that a fact belongs to an owner's profile; the record is the fact's id."""
+    return pinned_of(owner) + _digits(fact_id)
 
 
-def content_number(version: int, candidate_id: str) -> int:
-    """Returns the number under which the content of a version is stored.
+def _digits(id: str) -> str:
+    return id.rpartition("#")[2]
+
+
+def content_number(version: int, *said: str) -> int:
+    """Returns the number under which the content of a version is stored; equal ones only for equal contents.
 
     Two candidates that are decided at once may both want to write the next version of a fact. Each writes its own
     content, and the ledger says whose it is.
     """
-    seed = hashlib.blake2b(f"{candidate_id}\0{version}".encode(), digest_size=5).digest()
-    return (version << 40) | int.from_bytes(seed, "big")
+    return (version << 40) | int(digest(*said)[:10], 16)
 
 
 class Ledger:
@@ -285,8 +304,8 @@ class Ledger:
 
     async def facts(self, scope: str, ids: Sequence[str]) -> dict[str, FactNote]:
         """Returns what is known of facts, by id; those that are not there are left out."""
-        page = await self.read(scope, [FACTS + fact_id for fact_id in ids])
-        notes = (page.get(FACTS + fact_id, FactNote) for fact_id in ids)
+        page = await self.read(scope, map(fact_key, ids))
+        notes = (page.get(fact_key(fact_id), FactNote) for fact_id in ids)
         return {note.id: note for note in notes if note is not None}
 
     async def commit(

@@ -1,0 +1,388 @@
+"""How candidates come in: checked, trusted as far as they may be, and queued. They are durable once they are taken."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from noosphere.consistency import NEVER_MS, Reason, Refusal, fingerprint, invalid, too_large
+
+from ..memory.access import OPERATOR_PREFIX
+from ..memory.admission import require_writer
+from ..memory.core import Core
+from ..memory.types import Call
+from ..ports.candidates import HandedCandidate
+from ..ports.factqueue import FactQueue, Job
+from ..ports.sources import Source, Sources
+from .contents import encode_candidate
+from .ledger import CandidateNote, Ledger, candidate_key, digest
+from .scopes import IdKind, make_id, require_write, scope_or_own
+from .trust import assign
+from .types import Candidate, Cardinality, Channel, Decision, Evidence, MemoryType, Status
+
+CANDIDATES_MAX = 100
+"""Most candidates of one call."""
+
+TEXT_BYTES_MAX = 4 * 1024
+OBJECT_BYTES_MAX = 4 * 1024
+QUOTE_BYTES_MAX = 1024
+NAME_BYTES_MAX = 256
+REFERENCE_BYTES_MAX = 512
+EVIDENCE_MAX = 32
+HASH_BYTES = 32
+SENSITIVITIES = ("", "personal", "secret")
+
+DIRECT_PRIORITY = 2
+"""Of what somebody asks for in so many words."""
+
+DERIVED_PRIORITY = 6
+"""Of what the server itself finds."""
+
+
+class Estimates(NamedTuple):
+    """What a candidate's confidence and importance are if its producer gives none."""
+
+    confidence: float
+    importance: float
+
+
+ESTIMATES = {
+    Channel.USER: Estimates(0.9, 0.7),
+    Channel.AGENT: Estimates(0.8, 0.6),
+    Channel.EXTERNAL: Estimates(0.5, 0.5),
+    Channel.INTERNAL: Estimates(0.9, 0.7),
+}
+
+
+class Draft(NamedTuple):
+    """A candidate as a caller submits it; see :class:`~noosphere.server.facts.types.Candidate`.
+
+    Attributes:
+        owner: whose fact.
+        text: the claim in words.
+        scope: where it is valid; empty for the owner's own scope.
+        subject: what it is about.
+        predicate: which property of it.
+        object: the property's value, as JSON text.
+        memory_type: what kind of memory.
+        evidence: what supports it.
+        confidence: 0 to 1; None for the channel's default.
+        importance: 0 to 1; None for the channel's default.
+        channel: how it came in.
+        claimed_trust: the trust that the producer claims; None claims none.
+        producer: what produced it.
+        valid_from_ms: since when it is so; None for the time of its evidence, or else of its submission.
+        expires_at_ms: when it ends.
+        sensitivity: empty, ``personal`` or ``secret``.
+        cardinality: how the predicate's values relate.
+        pinned: whether it belongs to the owner's profile.
+        context_session: the session in which its producer works; empty for none.
+    """
+
+    owner: str
+    text: str
+    scope: str = ""
+    subject: str = ""
+    predicate: str = ""
+    object: str = ""
+    memory_type: MemoryType = MemoryType.SEMANTIC
+    evidence: tuple[Evidence, ...] = ()
+    confidence: float | None = None
+    importance: float | None = None
+    channel: Channel = Channel.AGENT
+    claimed_trust: float | None = None
+    producer: str = ""
+    valid_from_ms: int | None = None
+    expires_at_ms: int = NEVER_MS
+    sensitivity: str = ""
+    cardinality: Cardinality = Cardinality.UNKNOWN
+    pinned: bool = False
+    context_session: str = ""
+
+
+class Taken(NamedTuple):
+    """What was submitted: the candidates' ids in order, and whether an earlier execution is reported."""
+
+    ids: tuple[str, ...]
+    scope: str
+    replayed: bool = False
+
+
+def group_of(scope: str, owner: str) -> str:
+    """Returns the group of the queue in which an owner's candidates wait."""
+    return f"{scope}#{owner}"
+
+
+class Intake:
+    """Takes candidates.
+
+    Args:
+        core: admits callers.
+        ledger: knows what was decided already.
+        queue: where candidates wait.
+        sources: what they rest on.
+        rng: makes ids for calls without a request id.
+        queued: called when there is work.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        ledger: Ledger,
+        queue: FactQueue,
+        sources: Sources,
+        *,
+        rng: random.Random,
+        queued: Callable[[], None],
+    ) -> None:
+        self._core = core
+        self._ledger = ledger
+        self._queue = queue
+        self._sources = sources
+        self._rng = rng
+        self._queued = queued
+
+    async def submit(self, call: Call, drafts: Sequence[Draft]) -> Taken:
+        """Checks and queues candidates of one scope, all or none.
+
+        Raises:
+            Refusal: INVALID_FIELD or VALUE_TOO_LARGE naming the candidate's field, PERMISSION_DENIED, TRUST_DENIED,
+                STALE_INCARNATION, REQUEST_ID_REUSED, LIMIT_EXCEEDED, ENGINE_UNAVAILABLE.
+        """
+        require_writer(call)
+        if not self._core.renew(call):
+            raise Refusal(Reason.STALE_INCARNATION, f"{call.actor} is not a current incarnation; open the agent again")
+        scope = _check_all(drafts)
+        for draft in drafts:
+            require_write(call, scope, draft.owner)
+        agent = "" if call.incarnation is None else call.incarnation.agent_id
+        ids = self._ids(call, scope, len(drafts))
+        meaning = b"" if call.request is None else fingerprint("SubmitCandidates", *drafts)
+        if meaning and await self._known(scope, ids, meaning):
+            return Taken(ids, scope, replayed=True)
+        now_ms = self._ledger.now_ms
+        candidates = [
+            await self._candidate(agent, call.actor, id, scope, draft, at, now_ms)
+            for at, (id, draft) in enumerate(zip(ids, drafts, strict=True))
+        ]
+        await self._put(candidates, DIRECT_PRIORITY, meaning)
+        return Taken(ids, scope)
+
+    async def take(self, handed: Sequence[HandedCandidate]) -> None:
+        """Queues what the server's own parts hand over; see ``CandidateSink``."""
+        now_ms = self._ledger.now_ms
+        candidates: list[Candidate] = []
+        for one in handed[:CANDIDATES_MAX]:
+            estimates = ESTIMATES[Channel.INTERNAL]
+            candidates.append(
+                Candidate(
+                    id=make_id(one.owner, digest("handed", one.id), IdKind.CANDIDATE),
+                    scope=scope_or_own("", one.owner),
+                    owner=one.owner,
+                    text=one.text,
+                    memory_type=MemoryType(one.memory_type),
+                    evidence=tuple(Evidence(reference) for reference in one.evidence[:EVIDENCE_MAX]),
+                    confidence=estimates.confidence,
+                    importance=estimates.importance if one.importance is None else one.importance,
+                    channel=Channel.INTERNAL,
+                    trust=one.trust,
+                    producer=one.producer,
+                    valid_from_ms=one.time_ms,
+                    submitted_ms=now_ms,
+                )
+            )
+        known = [await self._decided(candidate) for candidate in candidates]
+        fresh = [candidate for candidate, done in zip(candidates, known, strict=True) if not done]
+        if fresh:
+            await self._put(fresh, DERIVED_PRIORITY, b"")
+
+    async def enqueue(self, candidates: Sequence[Candidate]) -> None:
+        """Queues candidates that another part of this service made or accepted; at most 100."""
+        await self._put(candidates, DERIVED_PRIORITY, b"")
+
+    def _ids(self, call: Call, scope: str, count: int) -> tuple[str, ...]:
+        if call.request is None:
+            return tuple(
+                make_id(scope, self._rng.getrandbits(128).to_bytes(16, "big").hex(), IdKind.CANDIDATE)
+                for _ in range(count)
+            )
+        # A retry names the same candidates, whatever has become of them.
+        agent = "" if call.incarnation is None else call.incarnation.agent_id
+        request = call.request
+        named = (agent, request.client, str(request.sequence), request.uuid)
+        return tuple(make_id(scope, digest("request", *named, str(at)), IdKind.CANDIDATE) for at in range(count))
+
+    async def _known(self, scope: str, ids: Sequence[str], meaning: bytes) -> bool:
+        """Tells whether a request was executed before.
+
+        Raises:
+            Refusal: REQUEST_ID_REUSED, if it meant something else.
+        """
+        first = ids[0]
+        page = await self._ledger.read(scope, (candidate_key(first),), accepted=True)
+        note = page.get(candidate_key(first), CandidateNote)
+        earlier: bytes | None = None if note is None else note.meaning
+        if earlier is None:
+            (waiting,) = await self._queue.find((first,))
+            earlier = None if waiting is None else _decode(waiting.job.body).meaning
+        if earlier is None:
+            return False
+        if earlier != meaning:
+            raise Refusal(Reason.REQUEST_ID_REUSED, "call.request_id: was used for other candidates")
+        return True
+
+    async def _decided(self, candidate: Candidate) -> bool:
+        key = candidate_key(candidate.id)
+        page = await self._ledger.read(candidate.scope, (key,), accepted=True)
+        return page.get(key, CandidateNote) is not None
+
+    async def _candidate(
+        self, agent: str, actor: str, id: str, scope: str, draft: Draft, at: int, now_ms: int
+    ) -> Candidate:
+        where = f"candidates[{at}]"
+        if draft.channel is Channel.INTERNAL and not agent.startswith(OPERATOR_PREFIX):
+            raise Refusal(
+                Reason.TRUST_DENIED,
+                f"{where}.channel: INTERNAL is the server's and its operator's ({OPERATOR_PREFIX}…)",
+            )
+        found: tuple[Source | None, ...] = ()
+        if draft.evidence:
+            found = await self._sources.find(agent, [evidence.reference for evidence in draft.evidence])
+        context_trust = 0.0
+        if draft.context_session and not draft.evidence:
+            context_trust = await self._sources.context_trust(agent, draft.context_session)
+        said = " ".join((draft.text, draft.object))
+        assigned = assign(draft.channel, said, draft.evidence, found, context_trust)
+        trust = assigned.trust
+        if draft.claimed_trust is not None:
+            if draft.claimed_trust > trust:
+                raise Refusal(
+                    Reason.TRUST_DENIED,
+                    f"{where}.claimed_trust: {draft.claimed_trust} is more than the {trust} that it has. "
+                    f"{assigned.explanation}",
+                )
+            trust = draft.claimed_trust
+        evidence = tuple(
+            named
+            if source is None or named.content_hash
+            else msgspec.structs.replace(named, content_hash=source.content_hash)
+            for named, source in zip(draft.evidence, found, strict=True)
+        )
+        # A source that is read late still tells of its own time.
+        said_ms = max((source.time_ms for source in found if source is not None), default=now_ms)
+        estimates = ESTIMATES[draft.channel]
+        return Candidate(
+            id=id,
+            scope=scope,
+            owner=draft.owner,
+            text=draft.text,
+            subject=draft.subject,
+            predicate=draft.predicate,
+            object=draft.object,
+            memory_type=draft.memory_type,
+            evidence=evidence,
+            confidence=estimates.confidence if draft.confidence is None else draft.confidence,
+            importance=estimates.importance if draft.importance is None else draft.importance,
+            channel=draft.channel,
+            trust=trust,
+            producer=draft.producer,
+            actor=actor,
+            valid_from_ms=said_ms if draft.valid_from_ms is None else draft.valid_from_ms,
+            expires_at_ms=draft.expires_at_ms,
+            sensitivity=draft.sensitivity,
+            cardinality=draft.cardinality,
+            pinned=draft.pinned,
+            submitted_ms=now_ms,
+        )
+
+    async def _put(self, candidates: Sequence[Candidate], priority: int, meaning: bytes) -> None:
+        jobs = [
+            Job(
+                candidate.id,
+                priority,
+                msgspec.json.encode(Waiting("candidate", msgspec.Raw(encode_candidate(candidate)), meaning)),
+                group_of(candidate.scope, candidate.owner),
+            )
+            for candidate in candidates
+        ]
+        await self._queue.put(jobs)
+        self._queued()
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A candidate's job: its kind, the candidate, and the meaning of the request that brought it."""
+
+    kind: str
+    candidate: msgspec.Raw
+    meaning: bytes = b""
+
+
+_waiting = msgspec.json.Decoder(Waiting)
+
+
+def _decode(body: bytes) -> Waiting:
+    return _waiting.decode(body)
+
+
+def waiting_decision(candidate_id: str) -> Decision:
+    """Returns what is known of a candidate that nobody has decided about."""
+    return Decision(candidate_id, Status.QUEUED)
+
+
+def _hashed(named: Evidence, source: Source | None) -> Evidence:
+    """Returns evidence with the digest of its content, where that is known."""
+    if source is None or named.content_hash:
+        return named
+    return msgspec.structs.replace(named, content_hash=source.content_hash)
+
+
+def _check_all(drafts: Sequence[Draft]) -> str:
+    """Checks the form of candidates; returns their scope."""
+    if not drafts:
+        raise invalid("candidates", "must not be empty")
+    if len(drafts) > CANDIDATES_MAX:
+        raise too_large("candidates", len(drafts), CANDIDATES_MAX, "candidates")
+    scopes = {_check(draft, f"candidates[{at}]") for at, draft in enumerate(drafts)}
+    if len(scopes) > 1:
+        raise invalid("candidates.scope", f"all candidates of a call are of one scope, not of {len(scopes)}")
+    return scopes.pop()
+
+
+def _check(draft: Draft, where: str) -> str:
+    scope = scope_or_own(draft.scope, draft.owner)
+    if not draft.text.strip():
+        raise invalid(f"{where}.text", "must not be empty")
+    _check_size(f"{where}.text", draft.text, TEXT_BYTES_MAX)
+    for field in ("subject", "predicate", "producer"):
+        _check_size(f"{where}.{field}", getattr(draft, field), NAME_BYTES_MAX)
+    _check_size(f"{where}.object", draft.object, OBJECT_BYTES_MAX)
+    if draft.object and not (draft.subject or draft.predicate):
+        raise invalid(f"{where}.object", "needs a predicate, whose value it is")
+    for field in ("confidence", "importance", "claimed_trust"):
+        share = getattr(draft, field)
+        if share is not None and not (math.isfinite(share) and 0 <= share <= 1):
+            raise invalid(f"{where}.{field}", f"{share} is not from 0 to 1")
+    if draft.sensitivity not in SENSITIVITIES:
+        raise invalid(f"{where}.sensitivity", f"{draft.sensitivity!r} is none of {', '.join(map(repr, SENSITIVITIES))}")
+    if len(draft.evidence) > EVIDENCE_MAX:
+        raise too_large(f"{where}.evidence", len(draft.evidence), EVIDENCE_MAX, "entries")
+    for at, evidence in enumerate(draft.evidence):
+        if not evidence.reference.strip():
+            raise invalid(f"{where}.evidence[{at}].reference", "must not be empty")
+        _check_size(f"{where}.evidence[{at}].reference", evidence.reference, REFERENCE_BYTES_MAX)
+        _check_size(f"{where}.evidence[{at}].quote", evidence.quote, QUOTE_BYTES_MAX)
+        if evidence.content_hash and len(evidence.content_hash) != HASH_BYTES:
+            raise invalid(
+                f"{where}.evidence[{at}].content_hash",
+                f"has {len(evidence.content_hash)} bytes, SHA-256 has {HASH_BYTES}",
+            )
+    return scope
+
+
+def _check_size(field: str, text: str, bytes_max: int) -> None:
+    if (size := len(text.encode("utf-8", "surrogatepass"))) > bytes_max:
+        raise too_large(field, size, bytes_max)

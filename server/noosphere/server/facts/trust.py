@@ -1,0 +1,87 @@
+"""How far a candidate is trusted: what the server assigns from its channel and from what it rests on.
+
+A claim of more than that is refused. What an agent submits has the lowest trust of its evidence, so that a poisoned
+page does not become a trusted fact because an agent repeats it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..ports.sources import Source
+from ..text import distinct_terms
+from ..text.characters import UNSPACED
+from .types import Channel, Evidence
+
+INTERNAL_TRUST = 1.0
+USER_TRUST = 0.5
+EXTERNAL_TRUST = 0.0
+
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+
+
+class Assigned(NamedTuple):
+    """A candidate's trust, and why in a sentence."""
+
+    trust: float
+    explanation: str
+
+
+def assign(
+    channel: Channel,
+    text: str,
+    evidence: Sequence[Evidence],
+    found: Sequence[Source | None],
+    context_trust: float,
+) -> Assigned:
+    """Returns the trust of a candidate.
+
+    Args:
+        channel: how it came in; INTERNAL only for those who may use it.
+        text: what it claims, in all its words.
+        evidence: what its producer named.
+        found: what the server holds of that, in the same order.
+        context_trust: the lowest trust of what its producer has seen.
+    """
+    match channel:
+        case Channel.INTERNAL:
+            return Assigned(INTERNAL_TRUST, "It comes from the server itself or its operator.")
+        case Channel.EXTERNAL:
+            return Assigned(EXTERNAL_TRUST, "It is external content.")
+        case Channel.USER:
+            if not any(source is not None and source.role == "user" for source in found):
+                return Assigned(EXTERNAL_TRUST, "No message of a user that the server holds is named as evidence.")
+        case Channel.AGENT:
+            if not evidence:
+                lowest = min(context_trust, USER_TRUST)
+                return Assigned(
+                    lowest, "Without evidence it is trusted as far as the least of what its agent has seen."
+                )
+    for named, source in zip(evidence, found, strict=True):
+        if (doubt := _doubt(text, named, source)) is not None:
+            return Assigned(EXTERNAL_TRUST, f"{named.reference}: {doubt}")
+    trust = min(USER_TRUST, *(source.trust for source in found if source is not None))
+    return Assigned(trust, "It is trusted as far as the least trusted of its evidence.")
+
+
+def _doubt(text: str, named: Evidence, source: Source | None) -> str | None:
+    """Returns why a piece of evidence proves nothing, None if it does."""
+    if source is None:
+        return "the server does not hold it."
+    if named.content_hash and named.content_hash != source.content_hash:
+        return "it does not say what it said when it was named."
+    if named.quote and named.quote not in source.text:
+        return "the quoted words are not in it."
+    if not _supports(text, source.text):
+        return "it shares no word with the claim."
+    return None
+
+
+def _supports(text: str, source: str) -> bool:
+    """Tells whether a source may support a claim: they share a word, or are in scripts that share none."""
+    if (_UNSPACED.search(text) is None) != (_UNSPACED.search(source) is None):
+        return True
+    claimed = set(distinct_terms(text))
+    return not claimed or not claimed.isdisjoint(distinct_terms(source))
