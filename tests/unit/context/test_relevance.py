@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.conversations import real_conversations
 
-from noosphere.server.context.packing import Choice, pack
 from noosphere.server.context.relevance import relevances
+from noosphere.server.facts.ranking import Choice, pack
 from noosphere.server.text import distinct_terms as terms
 
 

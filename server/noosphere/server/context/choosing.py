@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..facts.ranking import Choice, pack
 from . import entries
 from .blocks import Chosen
 from .outline import Outline
-from .packing import Choice, pack
 from .shapes import Tool
 from .types import WHY, Candidate, Entry, Fate, SectionKind, Variant
 from .units import UnitKind

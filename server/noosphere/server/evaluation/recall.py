@@ -20,8 +20,19 @@ from itertools import chain, cycle, groupby
 from statistics import fmean
 from typing import NamedTuple
 
-from ..context.packing import Choice, pack
-from ..facts.ranking import SIGNALS, WEIGHTS, Document, Ranked, Weights, document, question, rank
+from ..facts.ranking import (
+    PACKED_MAX,
+    SIGNALS,
+    WEIGHTS,
+    Choice,
+    Document,
+    Ranked,
+    Weights,
+    document,
+    pack,
+    question,
+    rank,
+)
 from ..ports.models import Tokenizer
 from .locomo import Conversation, Turn
 
@@ -31,7 +42,6 @@ GOALS = {"recall@5": 77.0, "recall@10": 84.0, "mrr": 65.0, "kept": 68.0}
 
 _MERGED = (1, 8, 2, 4)
 _ATTACHED = (0, 800, 50, 200)
-_PACKED_MAX = 50
 _GATED_TOKENS = 1_000
 
 Similarities = Callable[[str, Sequence[str]], Sequence[float | None]]
@@ -198,7 +208,7 @@ def _stopping(ranking: Sequence[Ranked], sizes: Sequence[int], budget: int) -> f
 
 def _skipping(ranking: Sequence[Ranked], sizes: Sequence[int], budget: int) -> frozenset[int]:
     taken: set[int] = set()
-    for one in ranking[:_PACKED_MAX]:
+    for one in ranking[:PACKED_MAX]:
         if sizes[one.at] <= budget:
             budget -= sizes[one.at]
             taken.add(one.at)
@@ -206,7 +216,7 @@ def _skipping(ranking: Sequence[Ranked], sizes: Sequence[int], budget: int) -> f
 
 
 def _packed(ranking: Sequence[Ranked], sizes: Sequence[int], budget: int) -> frozenset[int]:
-    best = ranking[:_PACKED_MAX]
+    best = ranking[:PACKED_MAX]
     picks = pack([Choice(one.relevance, (sizes[one.at],), (1.0,)) for one in best], budget)
     return frozenset(one.at for one, pick in zip(best, picks, strict=True) if pick == 0)
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from .documents import Document, asks, document
 from .keywords import Bag, Statistics, statistics
+from .packing import PACKED_MAX, Choice, pack
 from .question import Question, question
 from .rank import CANDIDATES_MAX, Ranked, rank
 from .weights import SIGNALS, WEIGHTS, Weights
 
 __all__ = [
     "CANDIDATES_MAX",
+    "PACKED_MAX",
     "SIGNALS",
     "WEIGHTS",
     "Bag",
+    "Choice",
     "Document",
     "Question",
     "Ranked",
@@ -20,6 +23,7 @@ __all__ = [
     "Weights",
     "asks",
     "document",
+    "pack",
     "question",
     "rank",
     "statistics",

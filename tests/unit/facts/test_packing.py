@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noosphere.server.context.packing import Choice, pack
+from noosphere.server.facts.ranking import Choice, pack
 
 SIZES = st.integers(1, 60)
 VALUES = st.floats(0.01, 1.0)

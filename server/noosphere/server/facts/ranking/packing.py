@@ -12,6 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+PACKED_MAX = 50
+"""A search packs from so many of the best: what ranks lower is worth no tokens."""
+
 _EXCHANGES_MAX = 8
 _EXCHANGED_MAX = 24
 """Of the candidates that are out, the most valuable so many are tried against as many that are in."""
