@@ -1,0 +1,127 @@
+"""What facts rest on, found by reference: messages and results of tools, as they arrived, with what they are worth.
+
+A reference means the message or call that an id means on the present branch, else the newest one that ever had it. A
+message that a fork reads in the session it was forked from has the reference that it has there, so that it is one
+source. Of ephemeral sessions nothing is found: nothing that is made of them may outlive them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from noosphere.consistency import Refusal, invalid, too_large
+
+from ..memory.access import may_access
+from ..memory.types import Call
+from ..ports.coordinator import Incarnation
+from ..ports.sources import SOURCES_MAX, Source
+from .evidence_pages import EvidencePages, Position
+from .keys import check_session_id, is_ephemeral, namespace_of
+from .paths import Path, read_path
+from .references import Reference, SourceKind
+from .scribe import Scribe, not_found
+from .seen import TRUST_OUTSIDE, Seen, ShownContexts
+from .summary_record import Place
+from .witness import Witness, message_of, place_key, tool_call_of
+
+
+class Evidence:
+    """Finds and reads what facts rest on; the reading half of ``ports.sources``.
+
+    Args:
+        scribe: reads the records of sessions.
+        contexts: knows what contexts showed; None if nobody does.
+    """
+
+    def __init__(self, scribe: Scribe, contexts: ShownContexts | None = None) -> None:
+        self._scribe = scribe
+        self._seen = Seen(scribe, contexts)
+        self._witness = Witness(scribe, self._seen)
+        self._pages = EvidencePages(scribe, self._witness)
+
+    async def find(self, agent: str, references: Sequence[str]) -> tuple[Source | None, ...]:
+        """Returns sources in the order asked for; None for one that is not there, or not for this agent to see.
+
+        Args:
+            agent: who asks; empty for the server itself.
+            references: at most 256.
+
+        Raises:
+            Refusal: VALUE_TOO_LARGE, ENGINE_UNAVAILABLE.
+        """
+        if len(references) > SOURCES_MAX:
+            raise too_large("references", len(references), SOURCES_MAX, "entries")
+        paths: dict[str, Path | None] = {}
+        found: list[Source | None] = []
+        for reference in map(Reference.parse, references):
+            if reference is None or not _is_evidence(agent, reference.session_id):
+                found.append(None)
+                continue
+            session_id = reference.session_id
+            if session_id not in paths:
+                paths[session_id] = await read_path(self._scribe, session_id)
+            path = paths[session_id]
+            found.append(None if path is None else await self._find(path, reference))
+        return tuple(found)
+
+    async def context_trust(self, agent: str, session_id: str) -> float:
+        """Returns the lowest trust of what was seen in a session; 0 if there is none that this agent may see.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        try:
+            check_session_id(session_id)
+        except Refusal:
+            return TRUST_OUTSIDE
+        path = await read_path(self._scribe, session_id) if _is_evidence(agent, session_id) else None
+        return TRUST_OUTSIDE if path is None else await self._seen.trust_at(path, None)
+
+    async def page(self, agent: str, session_id: str, after: str, limit: int) -> tuple[Source, ...]:
+        """Reads a session's messages and results of tools in order, those it has from sessions it was forked from too.
+
+        A result stands where its call was started; one that came later than that page is on a later one. The message
+        that shows a result is no source of its own, and an ephemeral session has none.
+
+        Args:
+            agent: who asks; empty for the server itself.
+            session_id: which session.
+            after: the position of the last source of the page before; empty for the first page.
+            limit: 1 to 256 sources; a page also ends at 4 Mi characters.
+
+        Raises:
+            Refusal: SESSION_NOT_FOUND, INVALID_FIELD, ENGINE_UNAVAILABLE.
+        """
+        check_session_id(session_id)
+        position = Position.parse(after)
+        if not 1 <= limit <= SOURCES_MAX:
+            raise invalid("limit", f"{limit} is not between 1 and {SOURCES_MAX}")
+        path = await read_path(self._scribe, session_id) if _may_see(agent, session_id) else None
+        if path is None:
+            raise not_found(session_id)
+        return () if path.info.ephemeral else await self._pages.page(path, position, limit)
+
+    async def _find(self, path: Path, reference: Reference) -> Source | None:
+        sessions = dict.fromkeys((path.session_id, *map(path.session_at, reversed(range(len(path.parts))))))
+        for session_id in sessions:
+            entry = await self._witness.entry(session_id, reference)
+            if entry is None:
+                continue
+            key = place_key(entry.key)
+            place = path.place_of(key, session_id)
+            if place is None and session_id != path.session_id:
+                # What is said there since is no part of the fork.
+                continue
+            if reference.kind is SourceKind.TOOL:
+                return await self._witness.result(session_id, tool_call_of(entry))
+            line = path if place is not None else path.with_all_branches()
+            return await self._witness.message(line, place or Place(len(line.parts) - 1, key), message_of(entry))
+        return None
+
+
+def _is_evidence(agent: str, session_id: str) -> bool:
+    return not is_ephemeral(session_id) and _may_see(agent, session_id)
+
+
+def _may_see(agent: str, session_id: str) -> bool:
+    return not agent or may_access(Call(Incarnation(agent, 0)), namespace_of(session_id))
