@@ -12,9 +12,9 @@ CheckpointPolicy = Literal["turn_end", "side_effects", "manual"]
 effects; never."""
 
 SessionStatus = Literal["open", "closed"]
-TransitionAction = Literal["retain", "archive", "compress", "drop", "promote"]
+TransitionAction = Literal["retain", "archive", "compress", "drop", "promote", "learn"]
 """What the controller does with an item: leave it, make a fact candidate of it, join several into a summary, remove
-it, or bring a fact into working memory."""
+it, or bring a fact into working memory. ``learn`` is about no item: what recurs has become a fact candidate."""
 
 HealthMetric = Literal["context_utilization", "state_hit_rate", "state_lifespan", "token_growth"]
 HealthVerdict = Literal["unknown", "good", "too_low", "too_high"]
@@ -103,7 +103,7 @@ class Transition(NamedTuple):
     """One decision of the controller.
 
     Attributes:
-        key: the item's key; of a promotion, the new item's.
+        key: the item's key; of a promotion, the new item's; of what was learned, the candidate's name.
         action: what is done.
         reason: why, as a word, e.g. ``idle``, ``pinned``, ``over_limit``.
         explanation: why, in a sentence.
@@ -111,7 +111,7 @@ class Transition(NamedTuple):
         into: the item that took its place; empty if none.
         turn: the turn in which it was decided.
         time: store time of the decision.
-        policy: what decided: ``rules/1``, or a model's name.
+        policy: what decided: ``rules/1``, ``patterns/1``, or a model's name.
     """
 
     key: str

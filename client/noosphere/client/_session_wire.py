@@ -46,6 +46,7 @@ ACTIONS: Mapping[TransitionAction, pb.TransitionAction.ValueType] = {
     "compress": pb.TRANSITION_ACTION_COMPRESS,
     "drop": pb.TRANSITION_ACTION_DROP,
     "promote": pb.TRANSITION_ACTION_PROMOTE,
+    "learn": pb.TRANSITION_ACTION_LEARN,
 }
 _METRICS: Mapping[HealthMetric, int] = {
     "context_utilization": pb.HEALTH_METRIC_CONTEXT_UTILIZATION,

@@ -280,6 +280,10 @@ class _TransitionActionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Tran
     """It is removed."""
     TRANSITION_ACTION_PROMOTE: _TransitionAction.ValueType  # 5
     """A fact enters working memory."""
+    TRANSITION_ACTION_LEARN: _TransitionAction.ValueType  # 6
+    """About no item: calls of tools that succeed in the same order in several sessions of one owner have become a fact
+    candidate, `procedures/…`, in this session's outbox. Each such pattern does so once.
+    """
 
 class TransitionAction(_TransitionAction, metaclass=_TransitionActionEnumTypeWrapper):
     """What the controller does with an item."""
@@ -296,6 +300,10 @@ TRANSITION_ACTION_DROP: TransitionAction.ValueType  # 4
 """It is removed."""
 TRANSITION_ACTION_PROMOTE: TransitionAction.ValueType  # 5
 """A fact enters working memory."""
+TRANSITION_ACTION_LEARN: TransitionAction.ValueType  # 6
+"""About no item: calls of tools that succeed in the same order in several sessions of one owner have become a fact
+candidate, `procedures/…`, in this session's outbox. Each such pattern does so once.
+"""
 Global___TransitionAction: _TypeAlias = TransitionAction  # noqa: Y015
 
 class _HealthMetric:
@@ -3059,11 +3067,11 @@ class Transition(_message.Message):
     DECIDE_TIME_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
     key: _builtins.str
-    """The item's key; of a promotion, the new item's."""
+    """The item's key; of a promotion, the new item's; of what was learned, the candidate's name."""
     action: Global___TransitionAction.ValueType
     """What is done."""
     reason: _builtins.str
-    """Why, as a word: e.g. `idle`, `rarely_used`, `pinned`, `over_limit`."""
+    """Why, as a word: e.g. `idle`, `rarely_used`, `pinned`, `over_limit`, `recurring`."""
     explanation: _builtins.str
     """Why, in a sentence."""
     score: _builtins.float
@@ -3073,7 +3081,7 @@ class Transition(_message.Message):
     turn: _builtins.int
     """The turn in which it was decided."""
     policy: _builtins.str
-    """What decided: `rules/1` or a model's name."""
+    """What decided: `rules/1`, `patterns/1` or a model's name."""
     @_builtins.property
     def decide_time(self) -> _timestamp_pb2.Timestamp:
         """Store time of the decision."""
@@ -3154,7 +3162,7 @@ class RunTransitionsResponse(_message.Message):
     """The namespace's newest visible revision."""
     @_builtins.property
     def transitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Transition]:
-        """One decision per item, in the order of their keys."""
+        """One decision per item, and what is learned, in the order of their keys."""
 
     @_builtins.property
     def call(self) -> _types_pb2.CallReply:

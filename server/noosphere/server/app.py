@@ -45,7 +45,7 @@ from .storage.embedded import (
 )
 from .supervision import supervise
 from .text import distinct_terms
-from .transitions import Controller, HealthReporter, RecordedBasis, SessionWatch, Transitions
+from .transitions import Controller, HealthReporter, Learner, RecordedBasis, SessionWatch, Transitions
 from .transitions.chronicle import ContextNote
 
 log = structlog.get_logger(__name__)
@@ -151,6 +151,7 @@ async def open_engine(
             relate=_relate,
             basis=RecordedBasis(scribe),
             metrics=metrics,
+            learner=Learner(scribe),
         )
         sessions = Sessions.build(
             scribe,

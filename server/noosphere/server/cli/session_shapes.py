@@ -188,8 +188,8 @@ class PurgedShape(TypedDict):
 class TransitionShape(TypedDict):
     """A decision of the controller."""
 
-    key: Annotated[str, "The item's key."]
-    action: Annotated[str, "`retain`, `archive`, `compress`, `drop` or `promote`."]
+    key: Annotated[str, "The item's key; of what was learned, the candidate's name."]
+    action: Annotated[str, "`retain`, `archive`, `compress`, `drop`, `promote` or `learn`."]
     reason: Annotated[str, "Why, as a word."]
     explanation: Annotated[str, "Why, in a sentence."]
     score: Annotated[float, "The item's score, 0 to 1; the lowest go first."]

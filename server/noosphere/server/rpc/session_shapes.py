@@ -42,6 +42,7 @@ _ACTION_NUMBERS = {
     TransitionAction.COMPRESS: pb.TRANSITION_ACTION_COMPRESS,
     TransitionAction.DROP: pb.TRANSITION_ACTION_DROP,
     TransitionAction.PROMOTE: pb.TRANSITION_ACTION_PROMOTE,
+    TransitionAction.LEARN: pb.TRANSITION_ACTION_LEARN,
 }
 _STATUSES: Mapping[int, SessionStatus | None] = {
     pb.SESSION_STATUS_UNSPECIFIED: None,

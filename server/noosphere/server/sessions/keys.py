@@ -89,6 +89,7 @@ NOTES = "notes/"
 
 MESSAGE_IDS = "message"
 CALL_IDS = "call"
+PROCEDURE_IDS = "procedure"
 """Kinds of ids."""
 
 _SLOT = re.compile(r"[0-9a-f]{16}-[0-9a-f]{4}")

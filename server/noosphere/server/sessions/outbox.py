@@ -1,4 +1,4 @@
-"""The outbox: what left working memory to become a fact, in the commit that removed it.
+"""The outbox: what left working memory to become a fact, in the commit that removed it, and what was learned.
 
 The outbox is the truth about candidates until something takes them from there; nothing else remembers them.
 """
@@ -38,9 +38,11 @@ class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
         others: the other values, as many as there is room for.
         attributes: its attributes.
         created_ms: when its life began.
-        reason: why it left working memory, as a word.
+        reason: why it left working memory, or why it is proposed, as a word.
         turn: the newest turn at that time.
-        evidence: keys of what it rests on, messages for example.
+        evidence: keys of what it rests on, messages for example; what lies in several sessions is named by
+            references, ``tool:<session>/<call id>``.
+        memory_type: what kind of memory it is, as the word that facts have for it; empty if nobody has said.
     """
 
     item: str
@@ -52,6 +54,7 @@ class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     turn: int = 0
     evidence: tuple[str, ...] = ()
+    memory_type: str = ""
 
 
 _decoder = msgspec.json.Decoder(Candidate)
@@ -60,6 +63,21 @@ _decoder = msgspec.json.Decoder(Candidate)
 def decode_candidate(data: bytes) -> Candidate:
     """Returns what an outbox record holds."""
     return _decoder.decode(data)
+
+
+def propose(draft: Draft, candidate: Candidate, *, entry_id: tuple[str, str]) -> int:
+    """Records a candidate that was no item, in the draft.
+
+    Args:
+        draft: of a commit that has read the id's key.
+        candidate: what may become a fact.
+        entry_id: kind and id by which the commit and later ones tell that it was proposed, see ``keys.id_key``.
+
+    Returns:
+        The index for ``keys.slot``.
+    """
+    attributes = ((KEY_ATTRIBUTE, candidate.item), (REASON_ATTRIBUTE, candidate.reason))
+    return draft.append(OUTBOX, msgspec.json.encode(candidate), attributes, entry_id=entry_id)
 
 
 def archive(

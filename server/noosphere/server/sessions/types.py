@@ -304,20 +304,21 @@ class Session(NamedTuple):
 
 
 class TransitionAction(StrEnum):
-    """What the controller does with an item."""
+    """What the controller does with an item; ``LEARN`` is about none: what recurs becomes a candidate."""
 
     RETAIN = "retain"
     ARCHIVE = "archive"
     COMPRESS = "compress"
     DROP = "drop"
     PROMOTE = "promote"
+    LEARN = "learn"
 
 
 class Transition(NamedTuple):
     """One decision of the controller.
 
     Attributes:
-        key: the item's key; of a promotion, the new item's.
+        key: the item's key; of a promotion, the new item's; of what was learned, the candidate's name.
         action: what is done.
         reason: why, as a word.
         explanation: why, in a sentence.

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from .basis import RecordedBasis
 from .controller import Controller, PendingBasis
+from .learning import Learner
 from .reporting import HealthReporter
 from .watching import SessionWatch
 
-__all__ = ["Controller", "HealthReporter", "PendingBasis", "RecordedBasis", "SessionWatch", "Transitions"]
+__all__ = ["Controller", "HealthReporter", "Learner", "PendingBasis", "RecordedBasis", "SessionWatch", "Transitions"]
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from ..sessions.types import Transition, TransitionAction, TurnOutcome
 from .chronicle import Chronicle, decode_chronicle, encode_chronicle
 from .events import EVENT_SCAN, record_run, surplus_keys, transitions_of_turn
 from .facts import Situation, Verdict
+from .learning import Learner
 from .policies import advised
 from .preparing import Promotion, SummaryItem, promotions, summary_items
 from .reporting import figures_of
@@ -108,6 +109,7 @@ class Controller:
         policy: whom to ask beside the rules.
         recall: where facts come from; None promotes none.
         metrics: hears how sessions fare.
+        learner: finds what recurs in the use of tools; None learns nothing.
     """
 
     def __init__(
@@ -122,6 +124,7 @@ class Controller:
         policy: TransitionPolicy | None = None,
         recall: FactRecall | None = None,
         metrics: SessionMetrics | None = None,
+        learner: Learner | None = None,
     ) -> None:
         self._scribe = scribe
         self._watch = watch
@@ -132,6 +135,7 @@ class Controller:
         self._policy = policy
         self._recall = recall
         self._metrics = metrics
+        self._learner = learner
 
     async def after_turn(self, call: Call, session_id: str, turn: int) -> TurnOutcome:
         """Settles the turn's accesses and runs, unless the session's settings leave that to its agents.
@@ -142,12 +146,16 @@ class Controller:
         look = await self._scribe.peek(session_id, (ACCESS,))
         if look.info is None:
             return TurnOutcome()
-        if decode_chronicle(look.internal(ACCESS)).judged_turn >= turn:
-            return TurnOutcome(transitions=await transitions_of_turn(self._scribe, session_id, turn))
         idle = look.info.settings.transitions_manual
+        learner = None if idle else self._learner
+        if decode_chronicle(look.internal(ACCESS)).judged_turn >= turn:
+            if learner is not None:
+                await learner.learn(session_id, turn)
+            return TurnOutcome(transitions=await transitions_of_turn(self._scribe, session_id, turn))
         quiet = Call(call.incarnation, fences=call.fences)
         reply = await prepared(session_id, lambda: self._run(quiet, session_id, {}, dry_run=False, only_settle=idle))
-        changes = _changes(reply.transitions)
+        learned = () if learner is None else await learner.learn(session_id, turn)
+        changes = tuple(sorted((*_changes(reply.transitions), *learned)))
         if self._metrics is not None:
             await self._tell(self._metrics, session_id, changes)
         return TurnOutcome(transitions=changes)
@@ -181,7 +189,15 @@ class Controller:
             # The controller writes as nobody in the background, so the write would not ask.
             require_writer(call)
         instructions = _instructions(keys, instruction)
-        return await prepared(session_id, lambda: self._run(call, session_id, instructions, dry_run=dry_run))
+        reply = await prepared(session_id, lambda: self._run(call, session_id, instructions, dry_run=dry_run))
+        if self._learner is None or instructions:
+            return reply
+        if dry_run:
+            learned = await self._learner.preview(session_id)
+        elif learned := await self._learner.learn(session_id):
+            reply = reply._replace(head=(await self._scribe.peek(session_id)).view.head)
+        # An earlier execution of the same request has told of them already.
+        return reply._replace(transitions=tuple(sorted({*reply.transitions, *learned})))
 
     async def _run(
         self,

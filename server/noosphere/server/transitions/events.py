@@ -1,4 +1,7 @@
-"""The controller's decisions as records: one for each run that changed something, the newest few hundred kept."""
+"""The controller's decisions as records: one for each run that changed something, the newest few hundred kept.
+
+What was learned has records of its own, one for each candidate.
+"""
 
 from __future__ import annotations
 
@@ -103,12 +106,20 @@ async def list_transitions(
 
 
 async def transitions_of_turn(scribe: Scribe, session_id: str, turn: int) -> tuple[Transition, ...]:
-    """Returns what was decided at the end of a turn, as far as it is among the newest decisions."""
+    """Returns what was decided at the end of a turn, and learned in it, as far as it is among the newest decisions."""
     look = await scribe.read(Call(), session_id, (), (Scan(EVENTS, _SCAN_STEP, reverse=True),))
+    decided: tuple[Transition, ...] = ()
+    learned: tuple[Transition, ...] = ()
     for entry in look.scans[0].entries:
-        if entry.live_until_ms > look.now_ms and (found := _transitions(entry.data, entry.revision))[0].turn == turn:
-            return found
-    return ()
+        if entry.live_until_ms <= look.now_ms:
+            continue
+        found = _transitions(entry.data, entry.revision)
+        if found[0].turn == turn:
+            if found[0].action is TransitionAction.LEARN:
+                learned += found
+            else:
+                decided = decided or found
+    return tuple(sorted((*decided, *learned)))
 
 
 def _transitions(data: bytes, revision: int) -> tuple[Transition, ...]:
