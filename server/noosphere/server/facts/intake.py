@@ -228,7 +228,7 @@ class Intake:
         earlier: bytes | None = None if note is None else note.meaning
         if earlier is None:
             (waiting,) = await self._queue.find((first,))
-            earlier = None if waiting is None else _decode(waiting.job.body).meaning
+            earlier = None if waiting is None else decode_waiting(waiting.job.body).meaning
         if earlier is None:
             return False
         if earlier != meaning:
@@ -324,7 +324,8 @@ class Waiting(msgspec.Struct, frozen=True):
 _waiting = msgspec.json.Decoder(Waiting)
 
 
-def _decode(body: bytes) -> Waiting:
+def decode_waiting(body: bytes) -> Waiting:
+    """Returns what a candidate's job holds."""
     return _waiting.decode(body)
 
 

@@ -1,0 +1,373 @@
+"""What became of candidates: read, listed, waited for, watched, and reviewed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from noosphere.consistency import Reason, Refusal, invalid
+
+from ..memory.access import OPERATOR_PREFIX
+from ..memory.admission import require_writer
+from ..memory.core import Core
+from ..memory.reads import check_page_size
+from ..memory.signals import HeadSignals
+from ..memory.types import Call
+from ..ports.factqueue import FactQueue
+from ..ports.factstore import BATCH_MAX, FactContent, FactKey, FactStore
+from ..ports.runtime import Clock
+from ..ports.store import Mutation
+from .contents import content_key, decode_body, decode_candidate, held_key
+from .intake import Intake, decode_waiting, waiting_decision
+from .ledger import (
+    CANDIDATE_RETENTION_MS,
+    DECISIONS,
+    CandidateNote,
+    FactNote,
+    Ledger,
+    Page,
+    candidate_key,
+    fact_key,
+    put,
+)
+from .scopes import IdKind, check_scope, require_read, require_write, scope_of
+from .trust import USER_TRUST
+from .types import Candidate, Decision, MemoryType, Status, Why
+
+WAIT_SECONDS_MAX = 30.0
+"""Longest wait for decisions; what is not decided then is reported as queued."""
+
+POLL_SECONDS = 1.0
+"""How long a decision that another process made may go unnoticed."""
+
+WAITERS_MAX = 100_000
+SCAN_PAGE = 256
+SCANNED_MAX = 4_096
+"""Most decisions that one page of a list looks at; a page may be short, and the next goes on from there."""
+
+
+class Known(NamedTuple):
+    """A candidate, as far as its words are still there, and what became of it."""
+
+    candidate: Candidate
+    decision: Decision
+
+
+class KnownPage(NamedTuple):
+    """Some candidates, the newest first; ``following`` is where the next page begins, None after the last one."""
+
+    known: tuple[Known, ...]
+    following: str | None
+
+
+class Decided(NamedTuple):
+    """A message of a watch: a decision, or None, and after which position to continue."""
+
+    decision: Decision | None
+    position: str
+
+
+class Decisions:
+    """Tells what became of candidates.
+
+    Args:
+        core: admits callers.
+        ledger: where decisions stand.
+        queue: where candidates wait.
+        store: where words are.
+        intake: takes candidates that a review has accepted.
+        signals: tells when the process shuts down.
+        clock: the source of time.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        ledger: Ledger,
+        queue: FactQueue,
+        store: FactStore,
+        intake: Intake,
+        signals: HeadSignals,
+        clock: Clock,
+    ) -> None:
+        self._core = core
+        self._ledger = ledger
+        self._queue = queue
+        self._store = store
+        self._intake = intake
+        self._signals = signals
+        self._clock = clock
+        self._waiting: dict[str, asyncio.Future[Decision]] = {}
+        self._moved: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+
+    def decided(self, scope: str, decision: Decision) -> None:
+        """Wakes whoever waits for a decision."""
+        future = self._waiting.pop(decision.candidate_id, None)
+        if future is not None and not future.done():
+            future.set_result(decision)
+        event = self._moved.pop(scope, None)
+        if event is not None:
+            event.set()
+
+    async def wait(self, scope: str, ids: Sequence[str]) -> tuple[Decision, ...]:
+        """Returns decisions about candidates, in order; what is not decided in time is reported as queued."""
+        futures = {id: self._future(id) for id in ids}
+        until_ms = self._clock.monotonic_ms() + WAIT_SECONDS_MAX * 1000
+        try:
+            while True:
+                notes = await self._notes(scope, [id for id, future in futures.items() if not future.done()])
+                for id, note in notes.items():
+                    if not futures[id].done():
+                        futures[id].set_result(note.decision)
+                left = next((future for future in futures.values() if not future.done()), None)
+                seconds = (until_ms - self._clock.monotonic_ms()) / 1000
+                if left is None or seconds <= 0 or self._signals.draining:
+                    break
+                await self._clock.wait(left, min(POLL_SECONDS, seconds))
+        finally:
+            for id in ids:
+                self._waiting.pop(id, None)
+        return tuple(futures[id].result() if futures[id].done() else waiting_decision(id) for id in ids)
+
+    async def get(self, call: Call, candidate_id: str) -> Known:
+        """Returns a candidate and what became of it.
+
+        Raises:
+            Refusal: INVALID_FIELD, PERMISSION_DENIED, ENTRY_NOT_FOUND.
+        """
+        scope = self._admit(call, scope_of(candidate_id, IdKind.CANDIDATE))
+        notes = await self._notes(scope, (candidate_id,))
+        if candidate_id in notes:
+            return (await self._known(scope, [notes[candidate_id]]))[0]
+        (waiting,) = await self._queue.find((candidate_id,))
+        if waiting is None:
+            # It may have been decided between the two looks.
+            notes = await self._notes(scope, (candidate_id,))
+            if candidate_id in notes:
+                return (await self._known(scope, [notes[candidate_id]]))[0]
+            raise Refusal(Reason.ENTRY_NOT_FOUND, f"there is no candidate {candidate_id!r}, or it was decided long ago")
+        return Known(
+            decode_candidate(bytes(decode_waiting(waiting.job.body).candidate)), waiting_decision(candidate_id)
+        )
+
+    async def known(self, scope: str, ids: Sequence[str]) -> tuple[Known, ...]:
+        """Returns decided candidates that are still remembered, in the order asked for."""
+        notes = await self._notes(scope, ids)
+        return await self._known(scope, [notes[id] for id in ids if id in notes])
+
+    async def list(
+        self, call: Call, scope: str, *, statuses: Collection[Status], page_size: int, after: str
+    ) -> KnownPage:
+        """Lists decided candidates of a scope, the newest first.
+
+        Raises:
+            Refusal: INVALID_FIELD, PERMISSION_DENIED.
+        """
+        check_scope(scope)
+        self._admit(call, scope)
+        size = check_page_size(page_size)
+        found: list[CandidateNote] = []
+        bound: str | None = after or None
+        looked_at = 0
+        while True:
+            page = await self._ledger.scan(scope, DECISIONS, after=bound, limit=SCAN_PAGE, reverse=True)
+            ids = [msgspec.json.decode(entry.data, type=str) for entry in page.entries]
+            notes = await self._notes(scope, ids)
+            for entry, id in zip(page.entries, ids, strict=True):
+                bound = entry.key
+                looked_at += 1
+                note = notes.get(id)
+                if note is not None and (not statuses or note.decision.status in statuses) and note not in found:
+                    found.append(note)
+                if len(found) >= size:
+                    return KnownPage(await self._known(scope, found), bound)
+            if not page.more:
+                return KnownPage(await self._known(scope, found), None)
+            if looked_at >= SCANNED_MAX:
+                return KnownPage(await self._known(scope, found), bound)
+
+    async def watch(self, call: Call, scope: str, after: str | None) -> AsyncGenerator[Decided, None]:
+        """Streams decisions as they are made, from now on or after a position.
+
+        Raises:
+            Refusal: INVALID_FIELD, PERMISSION_DENIED, DRAINING.
+        """
+        check_scope(scope)
+        self._admit(call, scope)
+        if after is None:
+            newest = await self._ledger.scan(scope, DECISIONS, limit=1, reverse=True)
+            after = newest.entries[0].key if newest.entries else DECISIONS
+            yield Decided(None, after)
+        unsubscribe = self._signals.on_drain(lambda: self._wake(scope))
+        try:
+            while not self._signals.draining:
+                moved = self._moved[scope]
+                page = await self._ledger.scan(scope, DECISIONS, after=after, limit=SCAN_PAGE)
+                ids = [msgspec.json.decode(entry.data, type=str) for entry in page.entries]
+                notes = await self._notes(scope, ids)
+                for entry, id in zip(page.entries, ids, strict=True):
+                    after = entry.key
+                    note = notes.get(id)
+                    yield Decided(None if note is None else note.decision, after)
+                if page.entries:
+                    continue
+                waiter = asyncio.ensure_future(moved.wait())
+                try:
+                    await self._clock.wait(waiter, POLL_SECONDS)
+                finally:
+                    waiter.cancel()
+        finally:
+            unsubscribe()
+        raise Refusal(Reason.DRAINING, "the server is shutting down; watch again, after the last position")
+
+    async def review(self, call: Call, candidate_id: str, *, accept: bool) -> Decision:
+        """Decides about a candidate that was kept apart; the operator's to do, since it makes it trusted.
+
+        Raises:
+            Refusal: INVALID_FIELD, PERMISSION_DENIED, ENTRY_NOT_FOUND.
+        """
+        require_writer(call)
+        agent = "" if call.incarnation is None else call.incarnation.agent_id
+        scope = scope_of(candidate_id, IdKind.CANDIDATE)
+        if not agent.startswith(OPERATOR_PREFIX):
+            raise Refusal(Reason.PERMISSION_DENIED, f"reviewing is for the operator ({OPERATOR_PREFIX}…)")
+        known = await self.get(call, candidate_id)
+        require_write(call, scope, known.candidate.owner)
+        status = known.decision.status
+        if status not in {Status.QUARANTINED, Status.REJECTED, Status.DEAD}:
+            raise invalid("candidate_id", f"{candidate_id!r} is {status}; only what was refused can be reviewed")
+        if not accept:
+            return await self._turn_down(scope, candidate_id, agent)
+        if not known.candidate.text:
+            raise Refusal(Reason.ENTRY_NOT_FOUND, f"the words of {candidate_id!r} are no longer kept")
+        accepted = msgspec.structs.replace(
+            known.candidate, reviewed_by=agent, trust=max(known.candidate.trust, USER_TRUST)
+        )
+        await self._queue.remove(ids=(candidate_id,))
+        await self._intake.enqueue((accepted,))
+        return await self._reconsidered(scope, candidate_id, known.decision.decided_ms)
+
+    async def _reconsidered(self, scope: str, candidate_id: str, earlier_ms: int) -> Decision:
+        until_ms = self._clock.monotonic_ms() + WAIT_SECONDS_MAX * 1000
+        while True:
+            future = self._future(candidate_id)
+            note = (await self._notes(scope, (candidate_id,))).get(candidate_id)
+            if note is not None and note.decision.decided_ms > earlier_ms:
+                self._waiting.pop(candidate_id, None)
+                return note.decision
+            if self._clock.monotonic_ms() >= until_ms or self._signals.draining:
+                return waiting_decision(candidate_id)
+            await self._clock.wait(future, POLL_SECONDS)
+
+    async def _turn_down(self, scope: str, candidate_id: str, agent: str) -> Decision:
+        """Makes a refusal final, and its words go."""
+        key = candidate_key(candidate_id)
+        made: list[tuple[CandidateNote, CandidateNote]] = []
+
+        def decide(page: Page) -> tuple[Mutation, ...]:
+            note = page.get(key, CandidateNote)
+            if note is None:
+                raise Refusal(Reason.ENTRY_NOT_FOUND, f"there is no candidate {candidate_id!r}")
+            now_ms = page.view.now_ms
+            reasons = (*note.decision.reasons, Why("review", "turned_down", f"{agent} has turned it down."))
+            decision = msgspec.structs.replace(
+                note.decision, status=Status.REJECTED, reasons=reasons, decided_ms=now_ms
+            )
+            changed = msgspec.structs.replace(note, decision=decision, content=0)
+            made[:] = [(note, changed)]
+            until_ms = now_ms + CANDIDATE_RETENTION_MS
+            return (
+                put(key, changed, until_ms=until_ms),
+                put(DECISIONS, candidate_id, until_ms=until_ms, rev_slot=True),
+            )
+
+        await self._ledger.change(scope, (key,), decide)
+        ((before, after),) = made
+        if before.content:
+            await self._store.remove((held_key(scope, candidate_id, before.content),))
+        self.decided(scope, after.decision)
+        return after.decision
+
+    def _admit(self, call: Call, scope: str) -> str:
+        require_read(call, scope)
+        if not self._core.renew(call):
+            raise Refusal(Reason.STALE_INCARNATION, f"{call.actor} is not a current incarnation; open the agent again")
+        return scope
+
+    def _future(self, id: str) -> asyncio.Future[Decision]:
+        future = self._waiting.get(id)
+        if future is None or future.done():
+            future = asyncio.get_running_loop().create_future()
+            if len(self._waiting) < WAITERS_MAX:
+                self._waiting[id] = future
+        return future
+
+    def _wake(self, scope: str) -> None:
+        self._moved[scope].set()
+
+    async def _notes(self, scope: str, ids: Sequence[str]) -> dict[str, CandidateNote]:
+        if not ids:
+            return {}
+        page = await self._ledger.read(scope, map(candidate_key, ids))
+        notes = ((id, page.get(candidate_key(id), CandidateNote)) for id in ids)
+        return {id: note for id, note in notes if note is not None}
+
+    async def _known(self, scope: str, notes: Sequence[CandidateNote]) -> tuple[Known, ...]:
+        """Puts words to notes, where there still are any."""
+        held = {
+            note.decision.candidate_id: held_key(scope, note.decision.candidate_id, note.content)
+            for note in notes
+            if note.content
+        }
+        facts = await self._ledger.read(
+            scope, [fact_key(note.decision.fact_id) for note in notes if note.decision.fact_id and not note.content]
+        )
+        for note in notes:
+            if note.decision.fact_id and not note.content:
+                fact = facts.get(fact_key(note.decision.fact_id), FactNote)
+                if fact is not None:
+                    held[note.decision.candidate_id] = content_key(scope, fact.id, fact.newest)
+        words = await self._words(held)
+        known: list[Known] = []
+        for note in notes:
+            id = note.decision.candidate_id
+            candidate = Candidate(
+                id,
+                scope,
+                note.owner,
+                "",
+                actor=note.actor,
+                producer=note.producer,
+                trust=note.trust,
+                submitted_ms=note.submitted_ms,
+            )
+            content = words.get(id)
+            if content is not None and note.content:
+                candidate = decode_candidate(content.body)
+            elif content is not None:
+                body = decode_body(content)
+                candidate = msgspec.structs.replace(
+                    candidate,
+                    text=body.text,
+                    subject=body.subject,
+                    predicate=body.predicate,
+                    object=body.object,
+                    memory_type=MemoryType(content.memory_type),
+                    evidence=body.evidence,
+                    channel=body.channel,
+                )
+            known.append(Known(candidate, note.decision))
+        return tuple(known)
+
+    async def _words(self, keys: Mapping[str, FactKey]) -> dict[str, FactContent]:
+        found: dict[str, FactContent] = {}
+        named = list(keys.items())
+        for start in range(0, len(named), BATCH_MAX):
+            part = named[start : start + BATCH_MAX]
+            contents = await self._store.read([key for _, key in part])
+            found.update((id, content) for (id, _), content in zip(part, contents, strict=True) if content is not None)
+        return found

@@ -1,0 +1,221 @@
+"""The pipeline: decides about one candidate, in seven steps, with a reason for whatever it does.
+
+1. validate  2. sanitise  3. canonicalise  4. deduplicate  5. resolve conflicts  6. retention  7. write
+
+Every round reads what the decision rests on, decides, writes contents and commits; if anything that was read has
+changed meanwhile, it decides anew. So identical candidates at once make one fact, and a crash between contents and
+commit leaves nothing but orphans. Deciding again about what was decided returns that decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import structlog
+
+from ..ports.factstore import FactContent, FactFilter, FactStore
+from ..text import terms
+from .canonical import canonical
+from .contents import content_key, decode_body
+from .deciding import Case, Near, alive, decided, screened, words_apart
+from .drafting import Draft
+from .ledger import (
+    ATTEMPTS_MAX,
+    KEYS,
+    POLICY,
+    SECRET,
+    SLOTS,
+    CandidateNote,
+    FactNote,
+    Ledger,
+    Page,
+    candidate_key,
+    contended,
+    fact_key,
+)
+from .likeness import Likeness, likeness
+from .policies import policy_of
+from .suppression import keys_of, secret_of, suppressed
+from .types import Candidate, Claim, Decision, Policy, Status, Why
+from .vectors import Vectors
+
+log = structlog.get_logger(__name__)
+
+NEAR_MAX = 8
+"""Most known claims that each kind of search gives a new one to be compared with."""
+
+SHARED_TERMS_MIN = 0.5
+"""Of the terms of the shorter of two claims: with fewer in common they are not compared any closer."""
+
+_REVIEWED = frozenset({Status.QUARANTINED, Status.REJECTED, Status.DEAD})
+
+
+class Pipeline:
+    """Decides about candidates.
+
+    Args:
+        ledger: where decisions are committed.
+        store: where claims are kept in words.
+        vectors: tells what claims mean.
+        decided: hears of every decision that was committed.
+    """
+
+    def __init__(
+        self, ledger: Ledger, store: FactStore, vectors: Vectors, *, decided: Callable[[str, Decision], None]
+    ) -> None:
+        self._ledger = ledger
+        self._store = store
+        self._vectors = vectors
+        self._decided = decided
+
+    async def decide(self, candidate: Candidate, meaning: bytes = b"") -> Decision:
+        """Decides about a candidate, durably.
+
+        Args:
+            candidate: the candidate.
+            meaning: the fingerprint of the request that brought it.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE, LIMIT_EXCEEDED or CONTENTION; nothing was decided then.
+        """
+        vector: Sequence[float] | None = None
+        embedded = False
+        for _ in range(ATTEMPTS_MAX):
+            key = candidate_key(candidate.id)
+            page = await self._ledger.read(candidate.scope, (key, POLICY, SECRET), accepted=True)
+            note = page.get(key, CandidateNote)
+            if note is not None and not _may_decide_again(candidate, note.decision):
+                return note.decision
+            draft = Draft(candidate, meaning, page.view.now_ms)
+            draft.rests_on(page)
+            policy = policy_of(page)
+            if (refusal := screened(candidate, policy, page.view.now_ms)) is not None:
+                decision = await self._finish(page, draft, refusal)
+            else:
+                if not embedded:
+                    # Only of what may become a fact, and once.
+                    vector, embedded = await self._vectors.of(candidate.text), True
+                decision = await self._weigh(page, draft, policy, vector)
+            if decision is not None:
+                self._decided(candidate.scope, decision)
+                return decision
+        raise contended(candidate.scope)
+
+    async def give_up(self, candidate: Candidate, reason: str) -> Decision:
+        """Records that deciding about a candidate has failed too often."""
+        for _ in range(ATTEMPTS_MAX):
+            key = candidate_key(candidate.id)
+            page = await self._ledger.read(candidate.scope, (key,), accepted=True)
+            note = page.get(key, CandidateNote)
+            if note is not None and not _may_decide_again(candidate, note.decision):
+                return note.decision
+            draft = Draft(candidate, b"", page.view.now_ms)
+            draft.rests_on(page)
+            failed = Decision(candidate.id, Status.DEAD, (Why("queue", "failed", reason[:500]),))
+            if (decision := await self._finish(page, draft, failed)) is not None:
+                self._decided(candidate.scope, decision)
+                return decision
+        raise contended(candidate.scope)
+
+    async def _weigh(self, page: Page, draft: Draft, policy: Policy, vector: Sequence[float] | None) -> Decision | None:
+        """Does steps 3 to 7; None if somebody was faster."""
+        candidate = draft.candidate
+        claim = canonical(
+            candidate.owner,
+            candidate.scope,
+            candidate.text,
+            subject=candidate.subject,
+            predicate=candidate.predicate,
+            object=candidate.object,
+            cardinality=candidate.cardinality,
+            policy=policy,
+        )
+        secret = secret_of(page)
+        holder_key, slot_key = KEYS + claim.key, SLOTS + claim.slot
+        hashes = keys_of(secret, candidate, claim) if secret else ()
+        places = (holder_key, *((slot_key,) if claim.slot else ()), *hashes)
+        known = await self._ledger.read(candidate.scope, places, accepted=True)
+        draft.rests_on(known)
+        if secret and (why := suppressed(known, secret, candidate, claim)) is not None:
+            return await self._finish(page, draft, Decision(candidate.id, Status.SUPPRESSED, (why,)), keep_words=False)
+        now_ms = page.view.now_ms
+        holder_id = known.get(holder_key, str) or ""
+        slot_ids = (known.get(slot_key, list) or []) if claim.slot else []
+        near = await self._near(candidate, claim, policy, vector, now_ms)
+        ids = tuple(dict.fromkeys((*((holder_id,) if holder_id else ()), *slot_ids, *(one.fact_id for one in near))))
+        facts = await self._ledger.read(candidate.scope, map(fact_key, ids), accepted=True)
+        draft.rests_on(facts)
+        notes = {id: note for id in ids if (note := facts.get(fact_key(id), FactNote)) is not None}
+        contents = await self._contents(candidate.scope, notes.values())
+        case = Case(
+            candidate,
+            claim,
+            policy,
+            vector,
+            tuple(one for one in near if one.fact_id in contents and alive(notes[one.fact_id], now_ms)),
+            notes,
+            contents,
+            notes.get(holder_id),
+            tuple(notes[id] for id in slot_ids if id in contents and alive(notes[id], now_ms)),
+            now_ms,
+        )
+        decision = decided(draft, case)
+        return await self._finish(page, draft, decision, keep_words=words_apart(candidate, decision))
+
+    async def _near(
+        self, candidate: Candidate, claim: Claim, policy: Policy, vector: Sequence[float] | None, now_ms: int
+    ) -> tuple[Near, ...]:
+        """Finds current claims of the owner that say the same or the contrary; the commit checks their notes."""
+        where = FactFilter((candidate.scope,), (candidate.owner,), alive_at_ms=now_ms, valid_after_ms=now_ms)
+        asked = terms(candidate.text, singles=True)
+        keys = {hit.key: 0.0 for hit in await self._store.by_keywords(asked, where, NEAR_MAX)} if asked else {}
+        if vector is not None:
+            keys |= {hit.key: hit.score for hit in await self._store.by_vector(vector, where, NEAR_MAX)}
+        if not keys:
+            return ()
+        found: list[Near] = []
+        for content in await self._store.read(list(keys)):
+            if content is None or not _worth_comparing(asked, content.terms):
+                continue
+            body = decode_body(content)
+            other = canonical(
+                content.owner,
+                content.scope,
+                body.text,
+                subject=body.subject,
+                predicate=body.predicate,
+                object=body.object,
+                policy=policy,
+            )
+            similarity = None
+            if vector is not None and content.vector is not None:
+                similarity = sum(a * b for a, b in zip(vector, content.vector, strict=True))
+            kind = likeness(claim, other, similarity)
+            if kind is not Likeness.DIFFERENT:
+                found.append(Near(content.fact_id, kind))
+        return tuple(found)
+
+    async def _contents(self, scope: str, notes: Iterable[FactNote]) -> dict[str, FactContent]:
+        """Reads the newest words of facts, by id."""
+        keys = [content_key(scope, note.id, note.newest) for note in notes]
+        found = await self._store.read(keys) if keys else ()
+        return {content.fact_id: content for content in found if content is not None}
+
+    async def _finish(
+        self, page: Page, draft: Draft, decision: Decision, *, keep_words: bool = True
+    ) -> Decision | None:
+        decision, mutations = draft.decide(decision, keep_words=keep_words)
+        if draft.contents:
+            await self._store.write(draft.contents)
+        done = await self._ledger.commit(draft.candidate.scope, page.view, draft.checks, mutations)
+        return None if done is None else decision
+
+
+def _may_decide_again(candidate: Candidate, decision: Decision) -> bool:
+    """Tells whether a review has reopened a decision."""
+    return bool(candidate.reviewed_by) and decision.status in _REVIEWED
+
+
+def _worth_comparing(asked: Sequence[str], other: Sequence[str]) -> bool:
+    mine, theirs = set(asked), set(other)
+    return len(mine & theirs) >= SHARED_TERMS_MIN * min(len(mine), len(theirs))

@@ -1,0 +1,63 @@
+"""Vectors of claims: what is asked for at the same moment goes to the embedder in one call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+import structlog
+
+from ..ports.models import EMBEDDED_TEXTS_MAX, Embedder, EmbedderError
+
+log = structlog.get_logger(__name__)
+
+WAITING_MAX = 4_096
+
+
+class Vectors:
+    """Asks an embedder, or none.
+
+    Args:
+        embedder: the embedder; with none every claim is found by its words alone.
+    """
+
+    def __init__(self, embedder: Embedder | None) -> None:
+        self._embedder = embedder
+        self._waiting: deque[tuple[str, asyncio.Future[Sequence[float] | None]]] = deque()
+        self._asking: asyncio.Task[None] | None = None
+
+    @property
+    def exist(self) -> bool:
+        """Whether there is an embedder."""
+        return self._embedder is not None
+
+    async def of(self, text: str) -> Sequence[float] | None:
+        """Returns a text's vector; None without an embedder, or if it failed."""
+        if self._embedder is None or len(self._waiting) >= WAITING_MAX:
+            return None
+        future: asyncio.Future[Sequence[float] | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((text, future))
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask(self._embedder))
+        return await future
+
+    async def _ask(self, embedder: Embedder) -> None:
+        # Once more round the loop, so that all who are ready have asked.
+        await asyncio.sleep(0)
+        while self._waiting:
+            asked = [self._waiting.popleft() for _ in range(min(len(self._waiting), EMBEDDED_TEXTS_MAX))]
+            vectors: Sequence[Sequence[float] | None]
+            try:
+                vectors = await embedder.embed([text for text, _ in asked])
+            except EmbedderError as error:
+                log.warning("claims are kept without vectors", reason=str(error), claims=len(asked))
+                vectors = [None] * len(asked)
+            except BaseException:
+                for _, future in (*asked, *self._waiting):
+                    future.cancel()
+                self._waiting.clear()
+                raise
+            for (_, future), vector in zip(asked, vectors, strict=True):
+                if not future.done():
+                    future.set_result(vector)

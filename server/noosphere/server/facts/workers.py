@@ -1,0 +1,165 @@
+"""Workers: take jobs from the queue under leases, do them, and give up what fails too often. Nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from noosphere.consistency import Code, Refusal
+
+from ..ports.factqueue import FactQueue, LeasedJob
+from ..ports.runtime import Clock
+
+log = structlog.get_logger(__name__)
+
+BATCH = 32
+"""Most jobs that a worker holds at once."""
+
+LEASE_MS = 60_000
+ATTEMPTS_MAX = 8
+"""So often a job is tried before it is given up; an engine that is away does not count as its fault."""
+
+RETRY_MS = 500
+RETRY_MS_MAX = 30_000
+POLL_SECONDS = 1.0
+"""How long what is due for another attempt may lie unnoticed."""
+
+
+class Retry(Exception):
+    """A job could not be done now, and has to be tried again."""
+
+
+class GiveUp(Exception):
+    """A job can never be done."""
+
+
+class Handler(NamedTuple):
+    """Does jobs of one kind.
+
+    Attributes:
+        do: does a job, given its id, body and attempt. Doing it again must change nothing. May raise Retry or GiveUp.
+        give_up: records that a job was given up, given its id, body and the reason.
+    """
+
+    do: Callable[[str, bytes, int], Awaitable[None]]
+    give_up: Callable[[str, bytes, str], Awaitable[None]]
+
+
+class _Kind(msgspec.Struct):
+    kind: str
+
+
+_kinds = msgspec.json.Decoder(_Kind)
+
+
+class Workers:
+    """One worker of this process, which does many jobs at once.
+
+    Args:
+        queue: where jobs wait.
+        clock: the source of time.
+        handlers: what does them, by the field ``kind`` of their bodies.
+        name: the worker's name.
+        pause: returns when there is nothing more urgent to do than facts.
+    """
+
+    def __init__(
+        self,
+        queue: FactQueue,
+        clock: Clock,
+        handlers: Mapping[str, Handler],
+        *,
+        name: str = "facts",
+        pause: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._queue = queue
+        self._clock = clock
+        self._handlers = handlers
+        self._name = name
+        self._pause = pause
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """Tells that there is work."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        while True:
+            self._woken.clear()
+            try:
+                taken = await self._queue.take(self._name, BATCH, LEASE_MS)
+            except Refusal as refusal:
+                log.warning("fact jobs cannot be taken", reason=refusal.reason, message=refusal.message)
+                await self._clock.sleep(POLL_SECONDS)
+                continue
+            if taken:
+                await self._do_all(taken)
+            else:
+                waiter = asyncio.ensure_future(self._woken.wait())
+                try:
+                    await self._clock.wait(waiter, POLL_SECONDS)
+                finally:
+                    waiter.cancel()
+
+    async def _do_all(self, taken: tuple[LeasedJob, ...]) -> None:
+        keeper = asyncio.create_task(self._keep([leased.lease for leased in taken]), name="noosphere-fact-leases")
+        try:
+            ended = await asyncio.gather(*(self._do(leased) for leased in taken))
+        finally:
+            keeper.cancel()
+        finished = [leased.lease for leased, done in zip(taken, ended, strict=True) if done]
+        if finished:
+            try:
+                await self._queue.done(finished)
+            except Refusal as refusal:
+                # They are done again, which changes nothing.
+                log.warning("finished fact jobs stay queued", reason=refusal.reason, message=refusal.message)
+
+    async def _keep(self, leases: list[str]) -> None:
+        """Extends leases while their jobs are being done."""
+        while True:
+            await self._clock.sleep(LEASE_MS / 3000)
+            try:
+                await self._queue.extend(leases, LEASE_MS)
+            except Refusal as refusal:
+                log.warning("leases of fact jobs cannot be extended", reason=refusal.reason, message=refusal.message)
+
+    async def _do(self, leased: LeasedJob) -> bool:
+        """Does a job; returns whether it is finished."""
+        job, attempt = leased.job, leased.attempt
+        if self._pause is not None:
+            await self._pause()
+        handler: Handler | None = None
+        try:
+            handler = self._handlers.get(_kinds.decode(job.body).kind)
+            if handler is None:
+                raise GiveUp("it is of a kind that this server does not know")
+            await handler.do(job.id, job.body, attempt)
+            return True
+        except GiveUp as error:
+            reason, patient = str(error), False
+        except Retry as error:
+            reason, patient = str(error), attempt < ATTEMPTS_MAX
+        except Refusal as refusal:
+            reason = f"{refusal.reason}: {refusal.message}"
+            patient = refusal.code is Code.UNAVAILABLE or attempt < ATTEMPTS_MAX
+        except Exception as error:
+            log.error("a fact job failed", job=job.id, attempt=attempt, exc_info=error)
+            reason, patient = f"{type(error).__name__} in the server", attempt < ATTEMPTS_MAX
+        await self._fail(leased, handler, reason, patient)
+        return False
+
+    async def _fail(self, leased: LeasedJob, handler: Handler | None, reason: str, patient: bool) -> None:
+        wait_ms = min(RETRY_MS_MAX, RETRY_MS * 2 ** min(leased.attempt - 1, 10))
+        try:
+            if not patient and handler is not None:
+                await handler.give_up(leased.job.id, leased.job.body, reason)
+            await self._queue.fail(leased.lease, reason, retry_after_ms=wait_ms if patient else None)
+        except Refusal as refusal:
+            # The lease ends by itself, and the job is taken again.
+            log.warning("a failed fact job keeps its lease", reason=refusal.reason, message=refusal.message)
