@@ -139,6 +139,7 @@ CALLS: dict[str, Callable[[FactStore], Coroutine[Any, Any, Any]]] = {
     "read": lambda store: store.read([fact("one").key]),
     "by_keywords": lambda store: store.by_keywords(["tea"], where(), 1),
     "by_vector": lambda store: store.by_vector(NORTH, where(), 1),
+    "near": lambda store: store.near(NORTH, [fact("one").key]),
     "statistics": lambda store: store.statistics(["tea"], where()),
     "matching": lambda store: store.matching(where(), None, 1),
     "remove": lambda store: store.remove([fact("one").key]),

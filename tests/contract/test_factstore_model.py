@@ -136,7 +136,10 @@ async def look(lab: EmbeddedFactLab, naive: Naive, question: tuple[FactFilter, l
     assert await lab.store.matching(where, None, limit) == tuple(fact.key for fact in naive.left(where))[:limit]
     assert await lab.store.statistics(terms, where) == naive.statistics(terms, where)
     check_hits(await lab.store.by_keywords(terms, where, limit), naive.bm25(terms, where), limit)
-    check_hits(await lab.store.by_vector(vector, where, limit), naive.cosine(vector, where), limit)
+    nearest = await lab.store.by_vector(vector, where, limit)
+    check_hits(nearest, naive.cosine(vector, where), limit)
+    near = await lab.store.near(vector, [hit.key for hit in reversed(nearest)])
+    assert near == tuple(hit.score for hit in reversed(nearest))
 
 
 async def play(lab: EmbeddedFactLab, steps: list[tuple[str, Any]]) -> None:

@@ -152,6 +152,17 @@ async def test_a_vector_of_zeros_is_near_nothing(fact_lab: FactStoreLab) -> None
     assert (await fact_lab.store.read([fact("blank").key]))[0] == fact("blank", "tea", vector=nothing)
 
 
+async def test_how_near_versions_are_is_told_in_the_order_asked_for(fact_lab: FactStoreLab) -> None:
+    vectors = {"one": (1.0, 0.0, 0.0, 0.0), "two": (3.0, 4.0, 0.0, 0.0), "back": (-1.0, 0.0, 0.0, 0.0)}
+    blank, plain = fact("blank", vector=(0.0,) * DIMENSION), fact("plain", "tea")
+    await fact_lab.store.write([*(fact(name, vector=vector) for name, vector in vectors.items()), blank, plain])
+    asked = ["back", "nobody", "two", "blank", "one", "plain", "two"]
+    near = await fact_lab.store.near((2.0, 0.0, 0.0, 0.0), [fact(name).key for name in asked])
+    assert near == (-1.0, None, 0.6, None, 1.0, None, 0.6)
+    assert await fact_lab.store.near((2.0, 0.0, 0.0, 0.0), []) == ()
+    assert await fact_lab.store.near((0.0,) * DIMENSION, [fact("one").key]) == (None,)
+
+
 async def test_a_listing_by_pages_has_everything_once_and_in_order(fact_lab: FactStoreLab) -> None:
     made = [
         fact(f"f{at}", scope=scope, version=2) for at in range(12) for scope in ("shared/b", "shared/a", "shared/c")
@@ -235,5 +246,9 @@ async def test_calls_beyond_their_limits_are_refused(fact_lab: FactStoreLab) -> 
             await store.by_keywords(["tea"], where(), limit)
     with refused(Reason.INVALID_FIELD, "vector", "3", "4"):
         await store.by_vector([1.0, 0.0, 0.0], where(), 10)
+    with refused(Reason.INVALID_FIELD, "vector", "3", "4"):
+        await store.near([1.0, 0.0, 0.0], [])
+    with refused(Reason.VALUE_TOO_LARGE, "keys", "257", "256"):
+        await store.near([1.0, 0.0, 0.0, 0.0], [content.key for content in many])
     with refused(Reason.VALUE_TOO_LARGE, "terms", "4096"):
         await store.by_keywords(["tea"] * 4_097, where(), 10)

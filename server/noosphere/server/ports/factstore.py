@@ -179,6 +179,14 @@ class FactStore(Protocol):
         """Returns up to ``limit`` versions by cosine similarity to six digits, best first; exact."""
         ...
 
+    async def near(self, vector: Sequence[float], keys: Sequence[FactKey]) -> tuple[float | None, ...]:
+        """Returns how near versions are, as :meth:`by_vector` does, in the order asked for; at most 256.
+
+        None where there is no version, or none with a vector that means something. So what was found by words can be
+        compared with what was found by meaning.
+        """
+        ...
+
     async def statistics(self, terms: Sequence[str], where: FactFilter) -> TermStatistics:
         """Counts what a filter leaves, and how many of that have each term."""
         ...

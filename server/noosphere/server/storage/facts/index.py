@@ -81,6 +81,14 @@ class FactIndex:
         with self._lock:
             return self._best(*self._vectors.similarities(vector, self._columns.mask(where)), limit)
 
+    def near(self, vector: Sequence[float], keys: Sequence[FactKey]) -> tuple[float | None, ...]:
+        """Returns how near versions are, None where there is nothing to compare."""
+        with self._lock:
+            rows = [self._rows.get(key) for key in keys]
+            known = [row for row in rows if row is not None]
+            scores = dict(zip(known, self._vectors.near(vector, known), strict=True))
+            return tuple(None if row is None else scores[row] for row in rows)
+
     def statistics(self, terms: Sequence[str], where: FactFilter) -> TermStatistics:
         """Counts what a filter leaves, and who has the terms."""
         with self._lock:

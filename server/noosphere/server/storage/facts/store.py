@@ -163,6 +163,14 @@ class EmbeddedFactStore:
         wanted = tuple(vector)
         return await self._search(lambda: self._index.by_vector(wanted, where, limit))
 
+    async def near(self, vector: Sequence[float], keys: Sequence[FactKey]) -> tuple[float | None, ...]:
+        """Returns how near versions are; see the port."""
+        self._file.check()
+        check_vector(vector, self._model.dimension)
+        check_keys(keys)
+        direction, wanted = tuple(vector), tuple(keys)
+        return await self._search(lambda: self._index.near(direction, wanted))
+
     async def statistics(self, terms: Sequence[str], where: FactFilter) -> TermStatistics:
         """Counts what a filter leaves; see the port."""
         self._file.check()

@@ -73,6 +73,16 @@ class Vectors:
         # Without the minus of a zero that was rounded.
         return np.concatenate(rows), np.concatenate(scores) + 0.0
 
+    def near(self, vector: Sequence[float], rows: Sequence[int]) -> list[float | None]:
+        """Returns how near rows are, in the order asked for; None where a vector is missing or means nothing."""
+        direction = _direction(np.asarray(vector, np.float32))
+        if direction is None or not rows:
+            return [None] * len(rows)
+        places = [divmod(row, _BLOCK_ROWS) for row in rows]
+        scores = (np.stack([self._blocks[block][at] for block, at in places]) @ direction).astype(np.float64)
+        rounded = (scores.round(_DIGITS) + 0.0).tolist()
+        return [score if self._meaning[block][at] else None for (block, at), score in zip(places, rounded, strict=True)]
+
 
 def _direction(vector: NDArray[np.float32]) -> NDArray[np.float32] | None:
     wide = vector.astype(np.float64)
