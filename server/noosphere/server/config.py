@@ -93,7 +93,7 @@ def folder_or_file(text: Any) -> Any:
 def _endpoint_url(url: str) -> str:
     if "@" in url:
         # Not repeated: it may be a password.
-        raise ValueError("holds a user's name or password; a key belongs into summariser_key")
+        raise ValueError("holds a user's name or password; a key belongs into the setting for it")
     try:
         parts = urlsplit(url)
         # Reading the port checks it.
@@ -106,9 +106,16 @@ def _endpoint_url(url: str) -> str:
 
 
 def _model_of_endpoint(model: str, info: ValidationInfo) -> str:
-    if not model and info.data.get("summariser") == "openai":
-        raise ValueError("'' names no model, and summariser 'openai' needs one")
+    what = str(info.field_name).removesuffix("_model")
+    if not model and info.data.get(what) == "openai":
+        raise ValueError(f"'' names no model, and {what} 'openai' needs one")
     return model
+
+
+def _dimension_of_endpoint(dimension: int, info: ValidationInfo) -> int:
+    if not dimension and info.data.get("embedder") == "openai":
+        raise ValueError("0 is no dimension, and embedder 'openai' needs that of its model")
+    return dimension
 
 
 class Settings(BaseSettings):
@@ -213,6 +220,113 @@ class Settings(BaseSettings):
     summariser_json_schema: bool = Field(
         default=True,
         description="Ask the model's endpoint to follow a JSON schema; turn off for one that does not know this.",
+    )
+
+    embedder: Literal["auto", "bundled", "openai", "none"] = Field(
+        default="auto",
+        description="What tells the meaning of facts: auto (bundled if it is installed, else none), the bundled model, "
+        "a model behind an endpoint with OpenAI's API, or none: facts are then found by keywords alone.",
+    )
+    embedder_url: Annotated[str, AfterValidator(_endpoint_url)] = Field(
+        default="https://api.openai.com/v1",
+        description="Base URL of the embedder's endpoint. Its key comes from NOOSPHERE_EMBEDDER_KEY or the file.",
+    )
+    embedder_model: Annotated[str, AfterValidator(_model_of_endpoint)] = Field(
+        default="",
+        max_length=200,
+        validate_default=True,
+        description="Model that makes vectors; must be given for embedder openai.",
+    )
+    embedder_dimension: Annotated[int, AfterValidator(_dimension_of_endpoint)] = Field(
+        default=0,
+        ge=0,
+        le=8_192,
+        validate_default=True,
+        description="How many numbers the vectors of embedder_model have; must be given for embedder openai.",
+    )
+    embedder_shortened: bool = Field(
+        default=False,
+        description="Ask the embedder's endpoint for embedder_dimension numbers; only some models can shorten.",
+    )
+    embedder_key: SecretStr = Field(
+        default=SecretStr(""),
+        description="API key of the embedder's endpoint; empty if it wants none.",
+    )
+    embedder_timeout_seconds: float = Field(
+        default=10.0,
+        ge=0.1,
+        le=600,
+        description="How long an endpoint may take for vectors. A search waits for less, and does without.",
+    )
+    embedder_hourly_calls_max: int = Field(
+        default=20_000,
+        ge=1,
+        le=10_000_000,
+        description="Calls to the embedder's endpoint within an hour; beyond, facts are found by keywords alone.",
+    )
+    embedder_hourly_tokens_max: int = Field(
+        default=20_000_000,
+        ge=1_000,
+        le=10_000_000_000,
+        description="Tokens that the embedder's endpoint may read within an hour; beyond, keywords alone.",
+    )
+    embedder_text_tokens_max: int = Field(
+        default=512,
+        ge=16,
+        le=32_000,
+        description="Tokens of one text that the embedder's endpoint is given: the beginning of a longer one.",
+    )
+
+    extractor: Literal["rules", "openai"] = Field(
+        default="rules",
+        description="What finds facts in conversations and documents: rules, or a model behind an endpoint with "
+        "OpenAI's API.",
+    )
+    extract_after: Literal["turn", "request"] = Field(
+        default="turn",
+        description="When facts are extracted from a session: in the background after each turn, or on request only.",
+    )
+    extractor_url: Annotated[str, AfterValidator(_endpoint_url)] = Field(
+        default="https://api.openai.com/v1",
+        description="Base URL of the extractor's endpoint. Its key comes from NOOSPHERE_EXTRACTOR_KEY or the file.",
+    )
+    extractor_model: Annotated[str, AfterValidator(_model_of_endpoint)] = Field(
+        default="",
+        max_length=200,
+        validate_default=True,
+        description="Model that extracts facts; must be given for extractor openai.",
+    )
+    extractor_key: SecretStr = Field(
+        default=SecretStr(""),
+        description="API key of the extractor's endpoint; empty if it wants none.",
+    )
+    extractor_timeout_seconds: float = Field(
+        default=60.0,
+        ge=0.1,
+        le=600,
+        description="How long a model may take to extract from one piece of text. No call of a client waits for it.",
+    )
+    extractor_hourly_calls_max: int = Field(
+        default=240,
+        ge=1,
+        le=1_000_000,
+        description="Calls to the extractor's endpoint within an hour; beyond, extractions wait.",
+    )
+    extractor_hourly_tokens_max: int = Field(
+        default=2_000_000,
+        ge=1_000,
+        le=1_000_000_000,
+        description="Tokens, in and out, that extractions may use within an hour; beyond, they wait.",
+    )
+    extractor_input_tokens_max: int = Field(
+        default=12_000,
+        ge=1_000,
+        le=2_000_000,
+        description="Tokens that one call to the extractor's endpoint may be given; more is extracted in pieces.",
+    )
+    extractor_json_schema: bool = Field(
+        default=True,
+        description="Ask the extractor's endpoint to follow a JSON schema; turn off for one that does not know this.",
     )
 
     @classmethod

@@ -15,10 +15,10 @@ from pydantic import SecretStr
 from tests.support.endpoint import Asked, Endpoint, Script, answering, completion, open_endpoint, send
 
 from noosphere.server.models import TokenizerRegistry
-from noosphere.server.models.endpoint import CallBudget, Completions, EndpointSummariser
+from noosphere.server.models.endpoint import CallBudget, Completions, Connection, EndpointSummariser
 from noosphere.server.models.endpoint.answer import parse_answer
 from noosphere.server.models.endpoint.budget import HOUR_MS
-from noosphere.server.ports.models import SourceMessage, SummariserError, SummaryText
+from noosphere.server.ports.models import ModelError, SourceMessage, SummariserError, SummaryText
 from noosphere.server.ports.runtime import SystemClock
 from noosphere.server.sessions.summary_text import summary_text
 
@@ -55,14 +55,13 @@ class Lab:
 
     def __init__(self, endpoint: Endpoint, *, timeout_seconds: float = 30, **changes: int | bool) -> None:
         self.clock = FixedClock()
-        self.completions = Completions(
+        self.connection = Connection(
             url=endpoint.url,
-            model="tiny",
             key=SecretStr(KEY),
             timeout_seconds=timeout_seconds,
-            with_schema=bool(changes.get("with_schema", True)),
             answer_bytes_max=int(changes.get("answer_bytes_max", 64 * 1024)),
         )
+        self.completions = Completions(self.connection, "tiny", with_schema=bool(changes.get("with_schema", True)))
         budget = CallBudget(
             self.clock, calls_max=int(changes.get("calls_max", 100)), tokens_max=int(changes.get("tokens_max", 10**6))
         )
@@ -85,7 +84,7 @@ async def make_lab(endpoint: Endpoint) -> AsyncIterator[MakeLab]:
 
         def make(at: Endpoint | None = None, **changes: Any) -> Lab:
             lab = Lab(at or endpoint, **changes)
-            stack.push_async_callback(lab.completions.aclose)
+            stack.push_async_callback(lab.connection.aclose)
             return lab
 
         yield make
@@ -222,7 +221,7 @@ async def test_neither_key_nor_talk_is_logged(
         await lab.summarise()
     assert KEY not in caplog.text
     assert "CANARY-TEXT" not in caplog.text
-    assert KEY not in repr(vars(lab.completions))
+    assert KEY not in repr(vars(lab.connection))
 
 
 @pytest.mark.parametrize("fence", ["```json\n%s\n```", "```\n%s```", "  %s\n\n"])
@@ -281,7 +280,7 @@ async def test_tokens_are_limited_by_the_hour_and_counted_as_the_endpoint_says()
     clock = FixedClock()
     budget = CallBudget(clock, calls_max=10, tokens_max=1_000)
     entry = budget.spend(900)
-    with pytest.raises(SummariserError, match="900 tokens within an hour and 200 more, the limit is 1000"):
+    with pytest.raises(ModelError, match="900 tokens within an hour and 200 more, the limit is 1000"):
         budget.spend(200)
     budget.settle(entry, 300)
     failed = budget.spend(600)

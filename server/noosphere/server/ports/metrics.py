@@ -19,3 +19,17 @@ class SessionMetrics(Protocol):
     def decided(self, session_class: str, action: str) -> None:
         """Counts one decision of the controller that changed something."""
         ...
+
+
+class ModelMetrics(Protocol):
+    """Hears what calls of models cost. Never waits and never fails."""
+
+    def called(self, purpose: str, outcome: str, tokens: int) -> None:
+        """Counts one call.
+
+        Args:
+            purpose: ``summariser``, ``embedder`` or ``extractor``.
+            outcome: ``answered``, ``failed``, or ``over_budget`` for a call that was not made.
+            tokens: what it used, in and out, as the endpoint says; an upper estimate where it does not.
+        """
+        ...

@@ -1,4 +1,4 @@
-"""The ports behind which models stand: counting tokens, making summaries, and telling what texts mean."""
+"""The ports behind which models stand: counting tokens, making summaries, telling what texts mean and claim."""
 
 from __future__ import annotations
 
@@ -51,6 +51,19 @@ class Tokenizers(Protocol):
         ...
 
 
+class ModelError(Exception):
+    """A model was slow, wrong or away, or its budget is spent; the message says which and repeats nothing it was told.
+
+    Args:
+        reason: what went wrong.
+        passing: whether the same may go well a little later.
+    """
+
+    def __init__(self, reason: str, *, passing: bool = False) -> None:
+        super().__init__(reason)
+        self.passing = passing
+
+
 class SummaryText(NamedTuple):
     """What a summariser makes of messages; see ``sessions.types.Summary`` for the fields."""
 
@@ -69,7 +82,7 @@ class SourceMessage(NamedTuple):
     text: str
 
 
-class SummariserError(Exception):
+class SummariserError(ModelError):
     """No summary was made; the sources are untouched."""
 
 
@@ -169,7 +182,7 @@ EMBEDDED_TEXTS_MAX = 256
 """Most texts of one call of an embedder."""
 
 
-class EmbedderError(Exception):
+class EmbedderError(ModelError):
     """No vectors were made; things are then found by keywords alone."""
 
 
@@ -191,5 +204,91 @@ class Embedder(Protocol):
 
         Raises:
             EmbedderError: the model was slow, wrong or away, or there are too many texts.
+        """
+        ...
+
+
+EXTRACTED_CLAIMS_MAX = 100
+"""Most claims of one extraction."""
+
+
+class ExtractionSource(NamedTuple):
+    """A text to extract from.
+
+    Attributes:
+        reference: names it, e.g. ``msg:<session>/<message id>``.
+        role: ``user``, ``assistant``, ``system`` or ``tool``; ``document`` for what is no part of a session.
+        text: the text, raw.
+    """
+
+    reference: str
+    role: str
+    text: str
+
+
+class ExtractedClaim(NamedTuple):
+    """Something that a text says.
+
+    Attributes:
+        text: the claim in words that stand for themselves.
+        subject: what it is about; empty if not known.
+        predicate: which property of it; empty if not known.
+        object: the property's value, as JSON text; empty if not known.
+        quote: the words that say so, literally as they occur in the source.
+        reference: the source's.
+        confidence: how sure the extractor is, 0 to 1.
+        importance: how much it matters, 0 to 1.
+        memory_type: ``working``, ``episodic``, ``semantic`` or ``procedural``.
+    """
+
+    text: str
+    subject: str
+    predicate: str
+    object: str
+    quote: str
+    reference: str
+    confidence: float
+    importance: float
+    memory_type: str
+
+
+class Extraction(NamedTuple):
+    """What an extractor found, in the order of the sources, and how many tokens a model read and wrote for it."""
+
+    claims: tuple[ExtractedClaim, ...]
+    model_tokens: int = 0
+
+
+class ExtractorError(ModelError):
+    """Nothing was extracted; the sources are untouched.
+
+    Args:
+        reason: what went wrong.
+        passing: whether the same may go well a little later.
+        model_tokens: what was used in vain.
+    """
+
+    def __init__(self, reason: str, *, passing: bool = False, model_tokens: int = 0) -> None:
+        super().__init__(reason, passing=passing)
+        self.model_tokens = model_tokens
+
+
+class Extractor(Protocol):
+    """Finds what texts claim that is worth remembering. What it reads is data, whoever wrote it."""
+
+    @property
+    def name(self) -> str:
+        """Its name and version, which stand in a candidate's ``producer``."""
+        ...
+
+    async def extract(self, sources: Sequence[ExtractionSource], owner: str) -> Extraction:
+        """Returns what the sources claim, at most 100 claims, each with the words that say so.
+
+        Args:
+            sources: in order.
+            owner: whose facts they become, e.g. ``user/42``.
+
+        Raises:
+            ExtractorError: the model was slow, wrong or away, its budget is spent, or there is too much to read.
         """
         ...

@@ -1,19 +1,18 @@
-"""What a model answered, checked: a summary, or an error that says what is wrong without repeating a word of it."""
+"""A summary in a model's answer, checked."""
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from ...ports.models import SummariserError, SummaryText
+from ...ports.models import ModelError, SummaryText
+from .parsing import parsed
 
 ENTRIES_MAX = 64
 ENTRY_CHARS_MAX = 400
 NARRATIVE_CHARS_MAX = 20_000
 
-_FENCE = re.compile(r"\A```(?:json)?\s*\n(.*?)\n?```\Z", re.DOTALL)
 _Entry = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=ENTRY_CHARS_MAX)]
 _Entries = Annotated[tuple[_Entry, ...], Field(max_length=ENTRIES_MAX)]
 
@@ -33,20 +32,9 @@ def parse_answer(text: str) -> SummaryText:
     """Returns the summary that a model's answer holds, a fence of Markdown around it or not.
 
     Raises:
-        SummariserError: it is no such JSON, a field is missing, too long or of another type, or it says nothing.
+        ModelError: it is no such JSON, a field is missing, too long or of another type, or it says nothing.
     """
-    text = text.strip()
-    if not text:
-        raise SummariserError("the answer is empty")
-    if fenced := _FENCE.match(text):
-        text = fenced[1]
-    try:
-        answer = _Answer.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "it"
-        # Of malformed JSON the parser's message would repeat nothing but places; of values pydantic repeats none.
-        raise SummariserError(f"the answer is not what was asked for: {where}: {first['type']}") from None
+    answer = parsed(text, _Answer)
     summary = SummaryText(
         goals=_flat(answer.goals),
         decisions=_flat(answer.decisions),
@@ -55,7 +43,7 @@ def parse_answer(text: str) -> SummaryText:
         narrative=answer.narrative,
     )
     if not any(summary):
-        raise SummariserError("the answer is a summary that says nothing")
+        raise ModelError("the answer is a summary that says nothing")
     return summary
 
 

@@ -25,6 +25,7 @@ Write entries of the lists as short strings. Invent nothing. Keep the whole unde
 _MARK_TOKENS = 16
 _ENTRIES = {"type": "array", "items": {"type": "string"}}
 SCHEMA = {
+    "title": "summary",
     "type": "object",
     "properties": {
         "goals": _ENTRIES,

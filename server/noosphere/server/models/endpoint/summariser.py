@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
 
-from ...ports.models import SourceMessage, SummariserError, SummaryText, Tokenizer
+from ...ports.models import ModelError, SourceMessage, SummariserError, SummaryText, Tokenizer
 from ..fitting import fitted
 from .answer import parse_answer
 from .budget import CallBudget
-from .completions import Reply
+from .completions import Asks
 from .prompt import SCHEMA, data, in_steps, instructions
 
 STEPS_MAX = 8
 """So many calls make one summary at most."""
-
-
-class Asks(Protocol):
-    """Asks a model; see :class:`.completions.Completions`."""
-
-    model: str
-
-    async def ask(self, system: str, user: str, schema: Mapping[str, Any], tokens_max: int) -> Reply:
-        """Returns the model's answer, or raises SummariserError."""
-        ...
 
 
 class EndpointSummariser:
@@ -75,7 +64,10 @@ class EndpointSummariser:
         system, user = instructions(tokens_max), data(previous, messages)
         # The structure of JSON, and a model that thinks before it answers, take their share.
         answer_tokens = 4 * tokens_max + 1024
-        entry = self._budget.spend(tokenizer.count(system) + tokenizer.count(user) + answer_tokens)
-        reply = await self._completions.ask(system, user, SCHEMA, answer_tokens)
-        self._budget.settle(entry, reply.tokens)
-        return parse_answer(reply.text)
+        try:
+            with self._budget.call(tokenizer.count(system) + tokenizer.count(user) + answer_tokens) as entry:
+                reply = await self._completions.ask(system, user, SCHEMA, answer_tokens)
+                self._budget.settle(entry, reply.tokens)
+                return parse_answer(reply.text)
+        except ModelError as error:
+            raise SummariserError(str(error), passing=error.passing) from None

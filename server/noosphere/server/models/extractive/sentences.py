@@ -22,13 +22,20 @@ _LAST_WORD = re.compile(r"[^\s(（\"']+$")
 
 def split_sentences(text: str) -> Iterator[str]:
     """Yields the sentences of a text without line breaks, bullets and blanks around, none over 320 characters."""
+    for start, end in sentence_spans(text):
+        yield from _pieces(text[start:end])
+
+
+def sentence_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yields where the sentences of a text begin and end, in order and without gaps."""
     start = 0
     for match in _END.finditer(text):
         if _is_shorthand(text, start, match):
             continue
-        yield from _pieces(text[start : match.end()])
+        yield start, match.end()
         start = match.end()
-    yield from _pieces(text[start:])
+    if start < len(text):
+        yield start, len(text)
 
 
 def _is_shorthand(text: str, start: int, match: re.Match[str]) -> bool:
