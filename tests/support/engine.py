@@ -21,6 +21,7 @@ from noosphere.server.app import Engine, open_engine
 from noosphere.server.config import Settings
 from noosphere.server.rpc.admin import AdminRpc
 from noosphere.server.rpc.context import ContextRpc
+from noosphere.server.rpc.facts import FactRpc
 from noosphere.server.rpc.memory import MemoryRpc
 from noosphere.server.rpc.sessions import SessionRpc
 from noosphere.server.storage.embedded.sqlite import FILE as WORKING_FILE
@@ -80,7 +81,8 @@ class LocalServer:
         memory = self._engine.memory
         sessions = SessionRpc(self._engine.sessions, self._engine.transitions)
         contexts = ContextRpc(self._engine.contexts)
-        self._api = Api(HandlerTransport(MemoryRpc(memory), AdminRpc(memory, self.clock), sessions, contexts))
+        facts = FactRpc(self._engine.facts)
+        self._api = Api(HandlerTransport(MemoryRpc(memory), AdminRpc(memory, self.clock), sessions, contexts, facts))
 
     async def stop(self) -> None:
         """Closes in order."""

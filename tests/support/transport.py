@@ -11,6 +11,7 @@ from tests.support.statuses import Refused, refused
 
 from noosphere.server.rpc.admin import AdminRpc
 from noosphere.server.rpc.context import ContextRpc
+from noosphere.server.rpc.facts import FactRpc
 from noosphere.server.rpc.memory import MemoryRpc
 from noosphere.server.rpc.sessions import SessionRpc
 
@@ -24,6 +25,7 @@ MEMORY = "noosphere.v1.MemoryService"
 ADMIN = "noosphere.v1.AdminService"
 SESSIONS = "noosphere.v1.SessionService"
 CONTEXTS = "noosphere.v1.ContextService"
+FACTS = "noosphere.v1.FactService"
 
 
 class Stream(Protocol[Streamed]):
@@ -121,12 +123,20 @@ class _SocketStream(Stream[Response]):
 class HandlerTransport:
     """Calls the real handlers without a network; messages still cross as bytes, as they would on the wire."""
 
-    def __init__(self, memory: MemoryRpc, admin: AdminRpc, sessions: SessionRpc, contexts: ContextRpc) -> None:
-        self._servicers: dict[str, MemoryRpc | AdminRpc | SessionRpc | ContextRpc] = {
+    def __init__(
+        self,
+        memory: MemoryRpc,
+        admin: AdminRpc,
+        sessions: SessionRpc,
+        contexts: ContextRpc,
+        facts: FactRpc | None = None,
+    ) -> None:
+        self._servicers: dict[str, MemoryRpc | AdminRpc | SessionRpc | ContextRpc | FactRpc | None] = {
             MEMORY: memory,
             ADMIN: admin,
             SESSIONS: sessions,
             CONTEXTS: contexts,
+            FACTS: facts,
         }
 
     async def unary(self, service: str, method: str, request: Message, kind: type[Response]) -> Response:

@@ -24,6 +24,7 @@ from .context import ContextService
 from .context.arriving import ResultCompactor
 from .context.observing import ContextFigures
 from .context.relevance import relevances
+from .facts.service import Facts
 from .logs import configure_logging
 from .memory import Memory
 from .memory.types import Call
@@ -35,6 +36,7 @@ from .ports.runtime import Clock, SystemClock, system_random
 from .rpc.encode import forget_shown
 from .rpc.server import RpcServer
 from .sessions import Scribe, SessionRules, Sessions, SummaryWorker, VersionKeeper
+from .sessions.evidence import Evidence
 from .storage.embedded import (
     DataFolder,
     DataFolderError,
@@ -43,6 +45,7 @@ from .storage.embedded import (
     Journal,
     StoreFailed,
 )
+from .storage.facts import EmbeddedFactQueue, EmbeddedFactStore
 from .supervision import supervise
 from .text import distinct_terms
 from .transitions import Controller, HealthReporter, Learner, RecordedBasis, SessionWatch, Transitions
@@ -67,6 +70,7 @@ class Engine(NamedTuple):
     sessions: Sessions
     transitions: Transitions
     contexts: ContextService
+    facts: Facts
     store: EmbeddedStore
 
 
@@ -127,9 +131,15 @@ async def open_engine(
                 journal=journal,
                 on_fatal=on_fatal,
             )
+            stack.push_async_callback(store.close)
+            fact_store = await EmbeddedFactStore.open(settings.data, durability=settings.durability, on_fatal=on_fatal)
+            stack.push_async_callback(fact_store.close)
+            fact_queue = await EmbeddedFactQueue.open(
+                settings.data, clock=clock, durability=settings.durability, on_fatal=on_fatal
+            )
+            stack.push_async_callback(fact_queue.close)
         except DataFolderError as error:
             raise StartupError(str(error)) from error
-        stack.push_async_callback(store.close)
         models = _models(settings, clock)
         stack.push_async_callback(models.aclose)
         watch = SessionWatch()
@@ -170,6 +180,17 @@ async def open_engine(
                 lambda session_id: contexts.forget(session_id),
             ),
         )
+        evidence = Evidence(scribe)
+        facts = Facts(
+            memory.core,
+            memory.signals,
+            fact_store,
+            fact_queue,
+            evidence,
+            embedder=None,
+            clock=clock,
+            rng=system_random(),
+        )
         contexts = ContextService(
             scribe,
             tokenizers=models.tokenizers,
@@ -179,13 +200,13 @@ async def open_engine(
             entropy=os.urandom,
             observers=(_Watched(watch, sessions.summary_worker),),
         )
-        tasks = (*memory.start(), *sessions.start(), *contexts.start())
+        tasks = (*memory.start(), *sessions.start(), *contexts.start(), *facts.start())
         supervise(tasks, on_fatal)
         stack.push_async_callback(_cancel, tasks)
         # Manifests that wait are written as long as the drivers are open.
         stack.push_async_callback(contexts.book.settle)
         transitions = Transitions(watch, controller, HealthReporter(scribe, watch))
-        yield Engine(memory, sessions, transitions, contexts, store)
+        yield Engine(memory, sessions, transitions, contexts, facts, store)
 
 
 class _Watched:
@@ -274,6 +295,7 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
             engine.sessions,
             engine.transitions,
             engine.contexts,
+            engine.facts,
             clock,
             enable_reflection=settings.reflection,
             watch_stall_seconds=settings.watch_stall_seconds,

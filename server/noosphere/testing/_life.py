@@ -78,6 +78,7 @@ async def life(
             engine.sessions,
             engine.transitions,
             engine.contexts,
+            engine.facts,
             clock,
             enable_reflection=False,
             service=ObservedMemory(engine.memory, clock.calls, plan, streams),

@@ -163,7 +163,7 @@ class Draft:
         newest = note.newest
         if trust != note.trust:
             # The store filters by trust, so it has to know.
-            newest = self._rewritten(merged, content, newest.valid_to_ms)
+            newest = self._rewritten(merged, content, newest.valid_to_ms, recorded_ms=newest.recorded_ms)
         else:
             newest = msgspec.structs.replace(newest, number=newest.number + 1)
         merged = msgspec.structs.replace(merged, versions=(*note.versions[:-1], newest))
@@ -197,13 +197,17 @@ class Draft:
         """Says which facts are current in a slot."""
         self._add(put(SLOTS + slot, list(ids[-SLOT_FACTS_MAX:])))
 
-    def _rewritten(self, note: FactNote, content: FactContent, valid_to_ms: int) -> VersionNote:
+    def _rewritten(
+        self, note: FactNote, content: FactContent, valid_to_ms: int, *, recorded_ms: int | None = None
+    ) -> VersionNote:
         """Writes another version of a fact, in the same words."""
         newest = note.newest
         body = decode_body(content)
         version = self._version(
             newest.number + 1, body, newest.valid_from_ms, valid_to_ms, note.expires_at_ms, trust=note.trust
         )
+        if recorded_ms is not None:
+            version = msgspec.structs.replace(version, recorded_ms=recorded_ms)
         self.contents.append(content_of(self.candidate.scope, note, version, body, content.vector))
         return version
 

@@ -13,13 +13,13 @@ from noosphere.consistency import NEVER_MS, Reason, Refusal, fingerprint, invali
 
 from ..memory.access import OPERATOR_PREFIX
 from ..memory.admission import require_writer
-from ..memory.core import Core
+from ..memory.core import Core, located
 from ..memory.types import Call
 from ..ports.candidates import HandedCandidate
 from ..ports.factqueue import FactQueue, Job
 from ..ports.sources import Source, Sources
 from .contents import encode_candidate
-from .ledger import CandidateNote, Ledger, candidate_key, digest
+from .ledger import NAMESPACES, CandidateNote, Ledger, candidate_key, digest
 from .scopes import IdKind, make_id, require_write, scope_or_own
 from .trust import assign
 from .types import Candidate, Cardinality, Channel, Decision, Evidence, MemoryType, Status
@@ -232,7 +232,8 @@ class Intake:
         if earlier is None:
             return False
         if earlier != meaning:
-            raise Refusal(Reason.REQUEST_ID_REUSED, "call.request_id: was used for other candidates")
+            refusal = Refusal(Reason.REQUEST_ID_REUSED, "call.request_id: was used for other candidates")
+            raise located(refusal, NAMESPACES + scope, page.view.head)
         return True
 
     async def _decided(self, candidate: Candidate) -> bool:

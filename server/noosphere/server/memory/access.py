@@ -1,6 +1,7 @@
 """Who may do what. Until authentication exists the server listens on loopback only and trusts names.
 
-A private namespace is its agent's alone; agents named ``cli/…`` are the operator at the machine.
+A private namespace is its agent's alone; agents named ``cli/…`` are the operator at the machine. Namespaces of facts
+are nobody's: they are ledgers, which only the fact service reads and writes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ def may_access(call: Call, namespace: str) -> bool:
     """Tells whether the caller may read and write ``namespace``."""
     kind, owner = check_namespace(namespace)
     if kind is not NamespaceKind.AGENT:
-        return True
+        return kind is not NamespaceKind.FACTS
     who = call.incarnation
     return who is not None and (who.agent_id == owner or who.agent_id.startswith(OPERATOR_PREFIX))
 

@@ -53,7 +53,7 @@ class Redacted(NamedTuple):
 
 
 class Sources(Protocol):
-    """Finds, reads and overwrites what facts rest on.
+    """Finds and reads what facts rest on.
 
     Any method may raise ``Refusal`` with ENGINE_UNAVAILABLE.
     """
@@ -78,6 +78,13 @@ class Sources(Protocol):
             Refusal: SESSION_NOT_FOUND.
         """
         ...
+
+
+class Redaction(Protocol):
+    """Overwrites what facts rest on.
+
+    Any method may raise ``Refusal`` with ENGINE_UNAVAILABLE.
+    """
 
     async def redact(self, references: Sequence[str], words: Sequence[str]) -> tuple[Redacted, ...]:
         """Overwrites sources, and words wherever they occur in the sessions of these sources, for good.

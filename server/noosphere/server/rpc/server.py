@@ -8,19 +8,28 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from noosphere.v1 import admin_service_pb2, context_service_pb2, memory_service_pb2, session_service_pb2
+from noosphere.v1 import (
+    admin_service_pb2,
+    context_service_pb2,
+    fact_service_pb2,
+    memory_service_pb2,
+    session_service_pb2,
+)
 from noosphere.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
 from noosphere.v1.context_service_pb2_grpc import add_ContextServiceServicer_to_server
+from noosphere.v1.fact_service_pb2_grpc import add_FactServiceServicer_to_server
 from noosphere.v1.memory_service_pb2_grpc import add_MemoryServiceServicer_to_server
 from noosphere.v1.session_service_pb2_grpc import add_SessionServiceServicer_to_server
 
 from ..context.service import ContextService
+from ..facts.service import Facts
 from ..memory import Memory
 from ..ports.runtime import Clock
 from ..sessions import Sessions
 from ..transitions import Transitions
 from .admin import AdminRpc
 from .context import ContextRpc
+from .facts import FactRpc
 from .health import Health
 from .memory import MemoryRpc
 from .sessions import SessionRpc
@@ -33,6 +42,7 @@ SERVICES = (
     admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
     session_service_pb2.DESCRIPTOR.services_by_name["SessionService"].full_name,
     context_service_pb2.DESCRIPTOR.services_by_name["ContextService"].full_name,
+    fact_service_pb2.DESCRIPTOR.services_by_name["FactService"].full_name,
 )
 SERVER_OPTIONS = (
     # A second server on the port must fail loudly instead of sharing it.
@@ -57,6 +67,7 @@ class RpcServer:
         sessions: the services of sessions.
         transitions: the controller of sessions, and their health.
         contexts: assembles contexts.
+        facts: long-term facts.
         clock: the source of time.
         enable_reflection: whether to describe the API to tools.
         watch_stall_seconds: how long a watcher may leave a message untaken; infinite for ever.
@@ -71,6 +82,7 @@ class RpcServer:
         sessions: Sessions,
         transitions: Transitions,
         contexts: ContextService,
+        facts: Facts,
         clock: Clock,
         *,
         enable_reflection: bool,
@@ -86,6 +98,7 @@ class RpcServer:
         add_AdminServiceServicer_to_server(AdminRpc(memory, clock), self._server)
         add_SessionServiceServicer_to_server(session_service or SessionRpc(sessions, transitions), self._server)
         add_ContextServiceServicer_to_server(context_service or ContextRpc(contexts), self._server)
+        add_FactServiceServicer_to_server(FactRpc(facts), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if enable_reflection:
             reflection.enable_server_reflection((*SERVICES, reflection.SERVICE_NAME), self._server)

@@ -1,0 +1,115 @@
+"""FactService: each method decodes, calls the service and encodes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from noosphere.consistency import decode_page, encode_page, fingerprint, invalid
+from noosphere.v1 import fact_service_pb2 as pb
+from noosphere.v1 import types_pb2
+from noosphere.v1.fact_service_pb2_grpc import FactServiceServicer
+
+from ..facts.ledger import NAMESPACES
+from ..facts.scopes import check_scope, require_read, require_write
+from ..facts.service import Facts
+from ..memory.admission import require_writer
+from ..memory.types import Call
+from . import decode, encode
+from . import fact_shapes as shapes
+from .calls import Context, streaming, unary
+
+RESUME_BYTES_MAX = 256
+
+
+class FactRpc(FactServiceServicer):
+    """The gRPC face of long-term facts."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    @unary
+    async def SubmitCandidates(
+        self, request: pb.SubmitCandidatesRequest, context: Context
+    ) -> pb.SubmitCandidatesResponse:
+        """See the proto."""
+        call = decode.call(request.call)
+        drafts = [shapes.draft(message, f"candidates[{at}]") for at, message in enumerate(request.candidates)]
+        reply = await self._facts.submit(call, drafts, wait=request.wait)
+        return pb.SubmitCandidatesResponse(
+            candidate_ids=reply.taken.ids,
+            decisions=map(shapes.decision, reply.decisions),
+            replayed=reply.taken.replayed,
+            call=await self._tokens(call, reply.taken.scope),
+        )
+
+    @unary
+    async def GetCandidate(self, request: pb.GetCandidateRequest, context: Context) -> pb.GetCandidateResponse:
+        """See the proto."""
+        return shapes.known(await self._facts.decisions.get(decode.call(request.call), request.candidate_id))
+
+    @unary
+    async def ListCandidates(self, request: pb.ListCandidatesRequest, context: Context) -> pb.ListCandidatesResponse:
+        """See the proto."""
+        statuses = {shapes.status(f"statuses[{at}]", number) for at, number in enumerate(request.statuses)}
+        query = fingerprint("candidates", request.scope, sorted(statuses))
+        page = await self._facts.decisions.list(
+            decode.call(request.call),
+            request.scope,
+            statuses=statuses,
+            page_size=request.page_size,
+            after=decode_page(request.page_token, query) if request.page_token else "",
+        )
+        return pb.ListCandidatesResponse(
+            candidates=map(shapes.known, page.known),
+            next_page_token="" if page.following is None else encode_page(query, page.following),
+        )
+
+    @streaming
+    async def WatchCandidates(
+        self, request: pb.WatchCandidatesRequest, context: Context
+    ) -> AsyncGenerator[pb.WatchCandidatesResponse, None]:
+        """See the proto."""
+        query = fingerprint("watch candidates", request.scope)
+        after = _resume(request.resume_token, query) if request.resume_token else None
+        async for message in self._facts.decisions.watch(decode.call(request.call), request.scope, after):
+            yield pb.WatchCandidatesResponse(
+                decision=None if message.decision is None else shapes.decision(message.decision),
+                resume_token=encode_page(query, message.position).encode(),
+            )
+
+    @unary
+    async def ReviewCandidate(self, request: pb.ReviewCandidateRequest, context: Context) -> pb.ReviewCandidateResponse:
+        """See the proto."""
+        call = decode.call(request.call)
+        decision = await self._facts.decisions.review(call, request.candidate_id, accept=request.accept)
+        return pb.ReviewCandidateResponse(decision=shapes.decision(decision))
+
+    @unary
+    async def SetFactPolicy(self, request: pb.SetFactPolicyRequest, context: Context) -> pb.SetFactPolicyResponse:
+        """See the proto."""
+        call = decode.call(request.call)
+        require_writer(call)
+        check_scope(request.scope)
+        require_write(call, request.scope, request.scope)
+        policy = await self._facts.policies.set(request.scope, shapes.policy(request.policy))
+        return pb.SetFactPolicyResponse(policy=shapes.policy_message(policy))
+
+    @unary
+    async def GetFactPolicy(self, request: pb.GetFactPolicyRequest, context: Context) -> pb.GetFactPolicyResponse:
+        """See the proto."""
+        check_scope(request.scope)
+        require_read(decode.call(request.call), request.scope)
+        return pb.GetFactPolicyResponse(policy=shapes.policy_message(await self._facts.policies.get(request.scope)))
+
+    async def _tokens(self, call: Call, scope: str) -> types_pb2.CallReply | None:
+        """Returns the tokens that go with a reply about a scope."""
+        if call.tokens is None:
+            return None
+        page = await self._facts.ledger.read(scope, ())
+        return encode.call_reply(call, NAMESPACES + scope, page.view.head)
+
+
+def _resume(token: bytes, query: bytes) -> str:
+    if len(token) > RESUME_BYTES_MAX:
+        raise invalid("resume_token", f"has {len(token)} bytes, at most {RESUME_BYTES_MAX}")
+    return decode_page(token.decode("ascii", "replace"), query)
