@@ -54,6 +54,10 @@ _INSTEAD: dict[str, list[tuple[str, str]]] = {
             "the claim was lost or in doubt before the end of the block.",
         )
     ],
+    "_facts_watch.DecisionWatch.__anext__": [
+        ("A cancelled wait loses nothing: ask again.", "An interrupted wait loses nothing: ask again."),
+        ("StopAsyncIteration:", "StopIteration:"),
+    ],
     "_key.Key.update": [("may be async and slow.", "runs in the\n        caller's thread and may be slow.")],
     "_watch.Watch.__anext__": [
         ("A cancelled wait loses nothing: ask again.", "An interrupted wait loses nothing: ask again."),

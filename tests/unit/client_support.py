@@ -25,6 +25,7 @@ from noosphere.client._pipeline import CARRIED
 from noosphere.client._retry import RetryPolicy
 from noosphere.client._transport import CHANNEL_OPTIONS, Transport
 from noosphere.consistency import CODE_OF, Reason
+from noosphere.v1 import fact_service_pb2 as fs
 from noosphere.v1 import memory_service_pb2 as ms
 from noosphere.v1 import types_pb2 as pb
 
@@ -34,7 +35,7 @@ TWINS = {field: name for name, field in CARRIED.items()}
 STORE_MS = 1_800_000_000_000
 """Store time of scripts that say nothing else, in milliseconds."""
 
-_SERVICE = ms.DESCRIPTOR.services_by_name["MemoryService"]
+_SERVICES = (ms.DESCRIPTOR.services_by_name["MemoryService"], fs.DESCRIPTOR.services_by_name["FactService"])
 QUICK = RetryPolicy(first_delay=0.001, delay_max=0.002, attempt_min=0.05)
 
 
@@ -115,16 +116,16 @@ class ScriptedServer:
 
     def script(self, method: str, *steps: Step) -> None:
         """Appends steps for a unary method."""
-        assert method in _SERVICE.methods_by_name
+        assert any(method in service.methods_by_name for service in _SERVICES)
         self._steps[method].extend(steps)
 
     def forget(self, method: str) -> None:
         """Drops the steps of a method that were not played."""
         self._steps[method].clear()
 
-    def script_watch(self, *streams: Sequence[Any] | asyncio.Queue[Any]) -> None:
+    def script_watch(self, *streams: Sequence[Any] | asyncio.Queue[Any], method: str = "Watch") -> None:
         """Appends streams; each is a sequence of messages that may end in a fault or in silence, or a queue of them."""
-        self._steps["Watch"].extend(streams)
+        self._steps[method].extend(streams)
 
     async def arrival(self, method: str) -> None:
         """Returns once one more call of ``method`` has arrived."""
@@ -166,9 +167,9 @@ class ScriptedServer:
             await _abort(context, step)
         return step
 
-    async def stream(self, request: Any, context: Any) -> AsyncIterator[Any]:
+    async def stream(self, method: str, request: Any, context: Any) -> AsyncIterator[Any]:
         """Plays one stream."""
-        steps = self._receive("Watch", request)
+        steps = self._receive(method, request)
         if isinstance(steps, asyncio.Queue):
             while True:
                 step = await steps.get()
@@ -241,18 +242,18 @@ async def _abort(context: Any, fault: Fault) -> None:
     await context.abort(fault.status_code, fault.message, trailing_metadata=trailer)
 
 
-def _handlers(script: ScriptedServer) -> grpc.GenericRpcHandler:
+def _handlers(script: ScriptedServer, service: Any) -> grpc.GenericRpcHandler:
     handlers: dict[str, Any] = {}
-    for method in _SERVICE.methods:
+    for method in service.methods:
         read: Callable[[bytes], Any] = GetMessageClass(method.input_type).FromString
         write: Callable[[Any], bytes] = GetMessageClass(method.output_type).SerializeToString
         if method.client_streaming:
             handlers[method.name] = grpc.stream_stream_rpc_method_handler(script.pipeline, read, write)
         elif method.server_streaming:
-            handlers[method.name] = grpc.unary_stream_rpc_method_handler(script.stream, read, write)
+            handlers[method.name] = grpc.unary_stream_rpc_method_handler(_stream(script, method.name), read, write)
         else:
             handlers[method.name] = grpc.unary_unary_rpc_method_handler(_unary(script, method.name), read, write)
-    return grpc.method_handlers_generic_handler(_SERVICE.full_name, handlers)
+    return grpc.method_handlers_generic_handler(service.full_name, handlers)
 
 
 def _unary(script: ScriptedServer, method: str) -> Callable[..., Any]:
@@ -262,12 +263,21 @@ def _unary(script: ScriptedServer, method: str) -> Callable[..., Any]:
     return handler
 
 
+def _stream(script: ScriptedServer, method: str) -> Callable[..., AsyncIterator[Any]]:
+    # gRPC asks of the function itself whether it is a generator.
+    async def handler(request: Any, context: Any) -> AsyncIterator[Any]:
+        async for message in script.stream(method, request, context):
+            yield message
+
+    return handler
+
+
 @asynccontextmanager
 async def scripted_server(address: str = "127.0.0.1:0") -> AsyncIterator[ScriptedServer]:
     """Serves a script on a free port."""
     script = ScriptedServer()
     server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
-    server.add_generic_rpc_handlers((_handlers(script),))
+    server.add_generic_rpc_handlers(tuple(_handlers(script, service) for service in _SERVICES))
     script.address = f"127.0.0.1:{server.add_insecure_port(address)}"
     await server.start()
     try:

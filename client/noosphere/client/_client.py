@@ -21,6 +21,8 @@ from ._arguments import checked_address
 from ._background import noticed
 from ._causal import to_text
 from ._errors import AckedWritesLost
+from ._facts import Facts
+from ._facts_link import FactsLink
 from ._handover import observe
 from ._listing import PAGE_SIZE
 from ._local import surroundings_of
@@ -93,6 +95,7 @@ class Client:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._services = Services.on(transport)
+        self._facts = Facts(FactsLink.on(transport))
 
     @property
     def agent(self) -> str:
@@ -118,6 +121,11 @@ class Client:
     def private(self) -> Namespace:
         """The agent's own namespace."""
         return self.namespace(f"agents/{self.agent}")
+
+    @property
+    def facts(self) -> Facts:
+        """Long-term facts: what is remembered beyond sessions, found by search, and forgotten on request."""
+        return self._facts
 
     def shared(self, name: str) -> Namespace:
         """Returns the namespace ``shared/<name>``."""

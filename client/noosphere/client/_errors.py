@@ -42,7 +42,7 @@
     │   └── FutureRevision              the revision was never issued
     ├── NotFound
     │   ├── SessionNotFound
-    │   └── EntryNotFound               no such message, tool call, checkpoint or context
+    │   └── EntryNotFound               no such message, tool call, checkpoint, context, fact or candidate
     ├── PermissionDenied
     ├── LimitExceeded                   a capacity is exhausted
     │   └── SlowConsumer                a watch was read too slowly
@@ -351,7 +351,7 @@ class SessionNotFound(NotFound):
 
 
 class EntryNotFound(NotFound):
-    """The session has no such message, tool call or checkpoint, or the context is no longer kept."""
+    """There is no such message, tool call, checkpoint, fact or candidate, or the context is no longer kept."""
 
     default_reason = "ENTRY_NOT_FOUND"
 

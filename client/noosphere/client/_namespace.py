@@ -20,9 +20,10 @@ from ._pending import PendingConflict, list_conflicts
 from ._readset import Readings, decode
 from ._record import Record
 from ._space import Space, TransactResult
+from ._stream import PATIENCE
 from ._values import Model, codec_for
 from ._view import Decision, GuardMode, Guards, Terms, View
-from ._watch import PATIENCE, SNAPSHOT_RECORDS_MAX, Watch
+from ._watch import SNAPSHOT_RECORDS_MAX, Watch
 
 T = TypeVar("T")
 

@@ -126,6 +126,11 @@ class ToolCall:
         return self._proto.ticket
 
     @property
+    def reference(self) -> str:
+        """What names it as the evidence of a fact: ``tool:<session>/<call id>``."""
+        return f"tool:{self.session_id}/{self.call_id}"
+
+    @property
     def name(self) -> str:
         """The tool's name."""
         return self._proto.name

@@ -8,7 +8,6 @@ missing. It reads one message ahead at most, so gRPC's flow control is its buffe
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,13 +21,13 @@ from noosphere.v1 import errors_pb2, types_pb2
 from noosphere.v1 import memory_service_pb2 as ms
 
 from ._arguments import checked_revision, shown
-from ._errors import InvalidArgument, LimitExceeded, Unavailable
+from ._errors import InvalidArgument, LimitExceeded
 from ._listing import ChangeEvent, checked_collection, to_events
 from ._mapping import to_error
 from ._record import Record
 from ._space import Space
-from ._status import Failure, read_failure
-from ._transport import LOG
+from ._status import Failure
+from ._stream import ResumedStream, is_passing
 from ._values import Codec
 
 T = TypeVar("T")
@@ -38,7 +37,6 @@ _Stream = grpc.aio.UnaryStreamCall[ms.WatchRequest, ms.WatchResponse]
 BatchKind = Literal["snapshot", "changes", "reset", "epoch", "bookmark"]
 
 SNAPSHOT_RECORDS_MAX = 100_000
-PATIENCE = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +92,6 @@ class Watch(Generic[T]):
             raise InvalidArgument(f"resume: {shown(resume)} is {type(resume).__name__}, not bytes")
         if after is not None:
             checked_revision("after", after)
-        if isinstance(patience, bool) or not isinstance(patience, (int, float)) or not patience >= 0:
-            raise InvalidArgument(f"patience: {shown(patience)} is not a number of seconds")
         if (
             isinstance(snapshot_records_max, bool)
             or not isinstance(snapshot_records_max, int)
@@ -109,19 +105,13 @@ class Watch(Generic[T]):
         self._after = after
         self._snapshot = snapshot
         self._snapshot_kind: Literal["snapshot", "reset"] = "snapshot"
-        self._patience = patience
+        self._stream = ResumedStream(space.transport, self._open, space.name, patience=patience, on_failure=on_failure)
         self._snapshot_records_max = snapshot_records_max
         self._snapshot_bytes_max = snapshot_bytes_max
-        self._on_failure = on_failure
         self._on_revision = on_revision
         self._delivered = 0
         self._collected: list[types_pb2.Record] = []
         self._collected_bytes = 0
-        self._failures = 0
-        self._trouble_since = 0.0
-        self._delay = 0.0
-        self._call: _Stream | None = None
-        self._pending: asyncio.Task[ms.WatchResponse | Failure] | None = None
         self._entered = False
         self._closed = False
 
@@ -145,11 +135,7 @@ class Watch(Generic[T]):
     ) -> None:
         """Ends the watch."""
         self._closed = True
-        self._abandon_call()
-        if self._pending is not None:
-            pending, self._pending = self._pending, None
-            pending.cancel()
-            await asyncio.wait([pending])
+        await self._stream.close()
 
     def __aiter__(self) -> Watch[T]:
         """Returns the watch itself."""
@@ -168,7 +154,7 @@ class Watch(Generic[T]):
         if not self._entered:
             raise RuntimeError("the watch has not begun: enter its block first")
         while not self._closed:
-            message = await self._next()
+            message = await self._stream.next()
             batch = self._after_failure(message) if isinstance(message, Failure) else self._told_by(message)
             if batch is not None:
                 if self._on_revision is not None and batch.kind != "epoch":
@@ -193,7 +179,7 @@ class Watch(Generic[T]):
                 self._move(message, message.head)
                 return WatchBatch("bookmark", message.head, (), self._resume or b"", message.head)
             case "epoch":
-                self._abandon_call()
+                self._stream.abandon()
                 self._begin_anew()
                 return WatchBatch("epoch", message.epoch.cut, (), b"", message.head)
             case _:
@@ -266,46 +252,9 @@ class Watch(Generic[T]):
                 lost = errors_pb2.LostRevisionsDetail()
             # `from` is a keyword here.
             return WatchBatch("epoch", getattr(lost, "from"), (), b"", lost.head)
-        if failure.code in {"UNAVAILABLE", "CANCELLED"} or failure.reason == Reason.SLOW_CONSUMER:
+        if is_passing(failure) or failure.reason == Reason.SLOW_CONSUMER:
             return None
         raise to_error(failure, request_id=None, outcome="not_applied", namespace=self._space.name)
-
-    async def _next(self) -> ms.WatchResponse | Failure:
-        """Returns the next message, or why the stream ended."""
-        transport = self._space.transport
-        transport.check_open()
-        if self._call is None:
-            if self._failures:
-                await transport.sleep(max(transport.retry.backoff(self._failures), self._delay))
-            self._call = self._open()
-        if self._pending is None:
-            self._pending = asyncio.ensure_future(self._read(self._call))
-        try:
-            # Shielded, so that a cancelled wait leaves the message for the next one.
-            message = await asyncio.shield(self._pending)
-        except asyncio.CancelledError:
-            transport.reraise_cancelled()
-        self._pending = None
-        if isinstance(message, Failure):
-            self._call = None
-            self._fail(message)
-        else:
-            self._failures = 0
-        return message
-
-    async def _read(
-        self, call: grpc.aio.UnaryStreamCall[ms.WatchRequest, ms.WatchResponse]
-    ) -> ms.WatchResponse | Failure:
-        try:
-            message = await call.read()
-        except grpc.aio.AioRpcError as error:
-            return read_failure(error)
-        except grpc.aio.UsageError:
-            return Failure("UNAVAILABLE", "the channel is closed")
-        if isinstance(message, ms.WatchResponse):
-            return message
-        # The server ended the stream in good order: it goes on elsewhere, or later.
-        return Failure("UNAVAILABLE", "the server ended the stream")
 
     def _open(self) -> _Stream:
         request = ms.WatchRequest(namespace=self._space.name, collection=self._collection)
@@ -318,29 +267,9 @@ class Watch(Generic[T]):
             request.snapshot = True
         return self._space.transport.stub.Watch(request)
 
-    def _fail(self, failure: Failure) -> None:
-        transport = self._space.transport
-        if self._failures == 0:
-            self._trouble_since = transport.clock()
-        self._failures += 1
-        if self._on_failure is not None:
-            self._on_failure()
-        self._delay = failure.retry_delay or 0.0
-        if transport.clock() - self._trouble_since > self._patience:
-            raise Unavailable(
-                f"the watch could not be resumed within {self._patience:g} s: {failure.message}",
-                reason=failure.reason,
-            )
-        LOG.debug("watch of %s ended: %s: %s", self._space.name, failure.code, failure.message)
-
     async def _read_head(self) -> int:
         request = ms.ListRequest(namespace=self._space.name, page_size=1, keys_only=True)
         reply: ms.ListResponse = await self._space.transport.read(
             self._space.transport.stub.List, request, timeout=None, namespace=self._space.name
         )
         return reply.head
-
-    def _abandon_call(self) -> None:
-        if self._call is not None:
-            self._call.cancel()
-            self._call = None

@@ -19,6 +19,10 @@ from noosphere.client import (
     Applied,
     Basis,
     BasisChange,
+    Candidate,
+    CandidateState,
+    CandidateStatus,
+    Cardinality,
     Checkpoint,
     ClaimState,
     ClosedSession,
@@ -31,6 +35,16 @@ from noosphere.client import (
     Dot,
     EndedTurn,
     Evidence,
+    EvidenceLike,
+    ExtractionJob,
+    Fact,
+    FactDecision,
+    FactExplanation,
+    FactHit,
+    FactHits,
+    FactPolicy,
+    FactUpkeep,
+    ForgetReport,
     Increment,
     ItemDisposition,
     KeepMax,
@@ -39,6 +53,7 @@ from noosphere.client import (
     LogAppend,
     Manifest,
     MapUpdate,
+    MemoryType,
     MergeResult,
     Message,
     MessageLike,
@@ -50,18 +65,23 @@ from noosphere.client import (
     ReservePolicy,
     Restored,
     RetryPolicy,
+    SaidBy,
     Section,
+    Sensitivity,
     ServerInfo,
     SessionHealth,
     SessionInfo,
     SessionSettings,
     SessionStatus,
+    SourceDocument,
     Summary,
     ToolCallStatus,
     TransactResult,
     Transition,
     TransitionAction,
+    UpkeepRun,
     Usage,
+    WatchedDecision,
     Written,
 )
 from noosphere.client._cache import BYTES_MAX
@@ -69,6 +89,9 @@ from noosphere.client._claim import ClaimScope as _ClaimScope
 from noosphere.client._client import TIMEOUT_DEFAULT
 from noosphere.client._context_wire import Tool
 from noosphere.client._decide import Writes as _Writes
+from noosphere.client._facts import HITS_DEFAULT
+from noosphere.client._facts_keeping import FactsKeeping as _FactsKeeping
+from noosphere.client._facts_proposing import FactsProposing as _FactsProposing
 from noosphere.client._listing import PAGE_SIZE
 from noosphere.client._record import MISSING, Missing
 from noosphere.client._reserve import ReserveScope as _ReserveScope
@@ -77,11 +100,12 @@ from noosphere.client._session_keeping import SessionKeeping as _SessionKeeping
 from noosphere.client._session_scope import Existing
 from noosphere.client._session_scope import SessionScope as _SessionScope
 from noosphere.client._stale import MAX_TOKENS
+from noosphere.client._stream import PATIENCE
 from noosphere.client._transport import Method
 from noosphere.client._turn import TurnScope as _TurnScope
 from noosphere.client._values import Model
 from noosphere.client._view import GuardMode, Guards
-from noosphere.client._watch import PATIENCE, SNAPSHOT_RECORDS_MAX, BatchKind
+from noosphere.client._watch import SNAPSHOT_RECORDS_MAX, BatchKind
 from noosphere.client.sync._block import BlockTwin, Connection
 from noosphere.client.sync._iterate import as_it_is, iterate
 from noosphere.client.sync._portal import Portal
@@ -523,6 +547,11 @@ class Client(Twin[aio.Client]):
         """The agent's own namespace."""
         return Namespace(self._portal, self._inner.private)
 
+    @property
+    def facts(self) -> Facts:
+        """Long-term facts: what is remembered beyond sessions, found by search, and forgotten on request."""
+        return Facts(self._portal, self._inner.facts)
+
     def shared(self, name: str) -> Namespace:
         """Returns the namespace ``shared/<name>``."""
         return Namespace(self._portal, self._inner.shared(name))
@@ -905,6 +934,222 @@ class Control(Twin[aio.Control]):
             request_id=request_id,
             timeout=timeout,
         )
+
+
+class FactsKeeping(Twin[_FactsKeeping]):
+    """What keeps facts."""
+
+    __slots__ = ()
+
+    def forget(
+        self,
+        fact: Fact | FactHit | str | None = None,
+        *,
+        query: str | None = None,
+        producer: str | None = None,
+        everything: bool = False,
+        owner: str | None = None,
+        scope: str = "",
+        dry_run: bool = False,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> ForgetReport:
+        """Removes facts for good, wherever their words are, and blocks their learning from the same evidence.
+
+        They go from the store, its indexes, caches, the queue and summaries; the words are overwritten in the
+        messages, results of tools and savepoints that they came from. New evidence teaches them again.
+
+        Give exactly one of ``fact``, ``query``, ``producer`` and ``everything``.
+
+        Args:
+            fact: this fact, a hit, or a fact's id.
+            query: what a search for this finds; look at it with ``dry_run`` first.
+            producer: all that came from this producer, e.g. a poisoned source.
+            everything: all of the owner's facts in the scope.
+            owner: whose facts; None for the agent's own with ``query`` and ``everything``, else for anybody's.
+            scope: in which scope; empty for the owner's own.
+            dry_run: only tell what would be forgotten.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Returns:
+            What was removed where, and what may still hold it.
+
+        Raises:
+            EntryNotFound: there is no such fact.
+            PermissionDenied: the facts are not this agent's to forget.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(
+            self._inner.forget,
+            fact,
+            query=query,
+            producer=producer,
+            everything=everything,
+            owner=owner,
+            scope=scope,
+            dry_run=dry_run,
+            request_id=request_id,
+            timeout=timeout,
+        )
+
+    def extract(
+        self,
+        source: Session | SourceDocument | str,
+        *,
+        owner: str | None = None,
+        scope: str = "",
+        wait: bool = False,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> ExtractionJob:
+        """Extracts candidates from a session or a document, in the background unless told to wait.
+
+        Args:
+            source: a session or its id: what was said there since the last extraction; or a document, whose facts
+                have the trust of external content.
+            owner: whose facts; None for the agent's own.
+            scope: where they are valid; empty for the owner's own.
+            wait: return only when the job has ended. A model takes its time: give a ``timeout`` that suits it.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Returns:
+            The job; :meth:`extraction` reads it anew.
+
+        Raises:
+            SessionNotFound: there is no such session any more.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(
+            self._inner.extract,
+            plain(source),
+            owner=owner,
+            scope=scope,
+            wait=wait,
+            request_id=request_id,
+            timeout=timeout,
+        )
+
+    def extraction(self, job: ExtractionJob | str, *, timeout: float | None = None) -> ExtractionJob:
+        """Returns an extraction as it stands now.
+
+        Args:
+            job: the job, or its id.
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            EntryNotFound: there is no such job any more.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(self._inner.extraction, job, timeout=timeout)
+
+    def policy(self, scope: str | None = None, *, timeout: float | None = None) -> FactPolicy:
+        """Returns the rules in force in a scope, all defaults filled in.
+
+        Args:
+            scope: the scope; None for the agent's own.
+            timeout: the deadline with all retries, in seconds.
+        """
+        return self._portal.run(self._inner.policy, scope, timeout=timeout)
+
+    def set_policy(
+        self,
+        policy: FactPolicy,
+        scope: str | None = None,
+        *,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> FactPolicy:
+        """Replaces the rules of a scope as a whole.
+
+        Args:
+            policy: the rules. To change one, read them and use ``dataclasses.replace``.
+            scope: the scope; None for the agent's own.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Returns:
+            The rules in force, all defaults filled in.
+
+        Raises:
+            InvalidArgument: a rule is out of bounds.
+            PermissionDenied: the scope is not this agent's.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(self._inner.set_policy, policy, scope, request_id=request_id, timeout=timeout)
+
+    def run_upkeep(
+        self, scope: str = "", *, dry_run: bool = False, request_id: str | None = None, timeout: float | None = None
+    ) -> UpkeepRun:
+        """Runs upkeep now, which also runs by itself, or tells what it would do.
+
+        Confidence of what is volatile decays, duplicates are joined, what has ended is removed, and old episodes
+        are compressed.
+
+        Args:
+            scope: the scope; empty for all.
+            dry_run: only tell.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            PermissionDenied: the scope is not this agent's.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(self._inner.run_upkeep, scope, dry_run=dry_run, request_id=request_id, timeout=timeout)
+
+    def upkeep(self, scope: str = "", *, timeout: float | None = None) -> FactUpkeep:
+        """Returns what the last rounds of upkeep did, and how much waits to be decided.
+
+        Args:
+            scope: the scope; empty for all.
+            timeout: the deadline with all retries, in seconds.
+        """
+        return self._portal.run(self._inner.upkeep, scope, timeout=timeout)
+
+
+class DecisionWatch(BlockTwin[aio.DecisionWatch]):
+    """A watch of decisions; made by ``Facts.watch``, for one use.
+
+    It remembers where it is by the resume token of the last message. After a lost connection it continues there, and
+    where the server cannot, it says so by an error: it never goes on as if nothing were missing.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> DecisionWatch:
+        """Begins the watch. Without a start point, everything decided from here on is delivered.
+
+        Raises:
+            Unavailable: the server could not be reached for ``patience`` seconds.
+            NoosphereError: the watch cannot begin, see the tree.
+        """
+        self._begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Ends the watch."""
+        self._end(error)
+
+    def __iter__(self) -> DecisionWatch:
+        """Returns the watch itself."""
+        return self
+
+    def __next__(self) -> WatchedDecision:
+        """Returns the next decision, waiting for it. An interrupted wait loses nothing: ask again.
+
+        Raises:
+            StopIteration: the block was left.
+            Compacted: what was decided after ``resume`` is no longer known; list the candidates instead.
+            Unavailable: the watch could not be resumed for ``patience`` seconds.
+            StaleIncarnation: the agent's incarnation has ended; connect again and give ``resume``.
+            NoosphereError: the watch cannot continue, see the tree.
+        """
+        found: WatchedDecision = self._advance()
+        return found
 
 
 class Key(Twin[aio.Key[T]], Generic[T]):
@@ -2155,6 +2400,11 @@ class ToolCall(Twin[aio.ToolCall]):
         return self._inner.ticket
 
     @property
+    def reference(self) -> str:
+        """What names it as the evidence of a fact: ``tool:<session>/<call id>``."""
+        return self._inner.reference
+
+    @property
     def name(self) -> str:
         """The tool's name."""
         return self._inner.name
@@ -2549,6 +2799,200 @@ class Watch(BlockTwin[aio.Watch[T]], Generic[T]):
         return _twin_of_watch_batch(self._portal, self._advance())
 
 
+class FactsProposing(FactsKeeping):
+    """What is proposed to be remembered, and what becomes of it."""
+
+    __slots__ = ()
+    _inner: _FactsProposing
+
+    def remember(
+        self,
+        text: str,
+        *,
+        owner: str | None = None,
+        subject: str = "",
+        predicate: str = "",
+        object: Any = None,
+        scope: str = "",
+        memory_type: MemoryType = "semantic",
+        said_by: SaidBy = "agent",
+        evidence: EvidenceLike | Sequence[EvidenceLike] = (),
+        session: Session | str | None = None,
+        confidence: float | None = None,
+        importance: float | None = None,
+        claimed_trust: float | None = None,
+        producer: str = "",
+        valid_from: datetime | None = None,
+        expires_at: datetime | None = None,
+        sensitivity: Sensitivity = "",
+        cardinality: Cardinality | None = None,
+        pinned: bool = False,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> FactDecision:
+        """Proposes to remember a claim, and waits until it is decided. This client's searches find it then.
+
+        Args:
+            text: the claim in words, at most 4 KiB.
+            owner: whose fact it is; None for the agent's own.
+            subject: what it is about.
+            predicate: which property of it. With subject and predicate a new value can supersede the old one;
+                without them the server tries to find them in the words, and keeps both if it cannot.
+            object: the property's value, any JSON value; None if it is not said.
+            scope: where it is valid; empty for the owner's own.
+            memory_type: what kind of memory.
+            said_by: how it came in. ``user`` is trusted only with evidence of a user's message that the server
+                holds; ``internal`` is for operators.
+            evidence: what supports it, one or several, at most 32.
+            session: the session in which this agent works. Without evidence, trust is that of what was seen there.
+            confidence: how sure it is, 0 to 1; None for the channel's default.
+            importance: how much it matters, 0 to 1; None for the channel's default.
+            claimed_trust: trust that is claimed, 0 to 1; None claims none.
+            producer: what produced it, e.g. a tool's name and version.
+            valid_from: since when it is so in the world; None for now.
+            expires_at: when it ends; None for never.
+            sensitivity: how sensitive it is.
+            cardinality: how the predicate's values relate; None leaves that to the policy.
+            pinned: whether it belongs to the owner's profile, which every context shows.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Returns:
+            What became of it, and why: a refusal by the pipeline is an answer, not an error. After 30 s without a
+            decision it is still ``queued``.
+
+        Raises:
+            PermissionDenied: more trust is claimed than the channel has (``TRUST_DENIED``), or the scope is not
+                this agent's to write.
+            InvalidArgument: a part of it is malformed.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(
+            self._inner.remember,
+            text,
+            owner=owner,
+            subject=subject,
+            predicate=predicate,
+            object=object,
+            scope=scope,
+            memory_type=memory_type,
+            said_by=said_by,
+            evidence=evidence,
+            session=plain(session),
+            confidence=confidence,
+            importance=importance,
+            claimed_trust=claimed_trust,
+            producer=producer,
+            valid_from=valid_from,
+            expires_at=expires_at,
+            sensitivity=sensitivity,
+            cardinality=cardinality,
+            pinned=pinned,
+            request_id=request_id,
+            timeout=timeout,
+        )
+
+    def propose(
+        self, *candidates: Candidate | str, request_id: str | None = None, timeout: float | None = None
+    ) -> tuple[str, ...]:
+        """Hands in candidates and returns at once; they are durable then, and decided in the background.
+
+        Args:
+            candidates: 1 to 100, of one scope; a text is a claim of the agent's own.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Returns:
+            Their ids in the same order, for :meth:`candidate` and :meth:`watch`.
+
+        Raises:
+            PermissionDenied: a candidate claims more trust than its channel has (``TRUST_DENIED``), or the scope
+                is not this agent's to write. None was taken then.
+            InvalidArgument: a part of one is malformed; its number is named.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(self._inner.propose, *candidates, request_id=request_id, timeout=timeout)
+
+    def candidate(self, candidate_id: str, *, timeout: float | None = None) -> CandidateState:
+        """Returns a candidate with what has become of it.
+
+        Args:
+            candidate_id: the candidate's id.
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            EntryNotFound: there is no such candidate, or it was decided more than 30 days ago.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(self._inner.candidate, candidate_id, timeout=timeout)
+
+    def candidates(
+        self,
+        scope: str | None = None,
+        *,
+        statuses: Sequence[CandidateStatus] = (),
+        page_size: int = PAGE_SIZE,
+        timeout: float | None = None,
+    ) -> Iterator[CandidateState]:
+        """Lists the decided candidates of a scope with what has become of them, the newest first, page by page.
+
+        Args:
+            scope: the scope; None for the agent's own.
+            statuses: only those that stand there; none for any.
+            page_size: candidates per call, 1 to 1,000.
+            timeout: the deadline of each page with its retries, in seconds.
+        """
+        return iterate(
+            self._portal,
+            self._inner.candidates(scope, statuses=statuses, page_size=page_size, timeout=timeout),
+            as_it_is,
+        )
+
+    def review(
+        self, candidate_id: str, *, accept: bool, request_id: str | None = None, timeout: float | None = None
+    ) -> FactDecision:
+        """Decides about a candidate that was kept apart, refused or given up; for operators.
+
+        Args:
+            candidate_id: the candidate's id.
+            accept: whether it goes on through the pipeline; else it is rejected.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Returns:
+            What became of it; the rest of the pipeline may still refuse it.
+
+        Raises:
+            EntryNotFound: there is no such candidate, or its words are no longer kept.
+            InvalidArgument: it waits, or is a fact.
+            PermissionDenied: this agent is no operator.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(self._inner.review, candidate_id, accept=accept, request_id=request_id, timeout=timeout)
+
+    def watch(
+        self, scope: str | None = None, *, resume: bytes | None = None, patience: float = PATIENCE
+    ) -> DecisionWatch:
+        """Watches decisions about the candidates of a scope, in their order, across lost connections.
+
+        ::
+
+            with client.facts.watch("user/42", resume=load()) as decisions:
+                for one in decisions:
+                    print(one.decision.explain())
+                    save(one.resume)
+
+        Args:
+            scope: the scope; None for the agent's own.
+            resume: the ``resume`` of the last decision that was dealt with; None for those from now on.
+            patience: how long to try to resume after a lost connection, in seconds.
+
+        Returns:
+            A context manager that gives an asynchronous iterator.
+        """
+        return DecisionWatch(self._portal, self._inner.watch(scope, resume=resume, patience=patience))
+
+
 class SessionKeeping(SessionContexts):
     """What keeps a session."""
 
@@ -2920,6 +3364,172 @@ class View(NamespaceView, BlockTwin[aio.View]):
             InvalidArgument: more was read than a token holds (64 KiB).
         """
         return self._inner.token()
+
+
+class Facts(FactsProposing):
+    """Long-term facts as one agent's client sees them; ``client.facts``. A handle: it holds nothing.
+
+    ::
+
+        decision = client.facts.remember("Prefers metric units", owner="user/42", predicate="units",
+                                               object="metric", said_by="user", evidence="msg:s9/17")
+        if not decision.known:
+            print(decision.explain())
+        for hit in client.facts.search("which units?", owner="user/42", max_tokens=300):
+            print(hit.text, hit.trust, hit.evidence)
+
+    Nothing becomes a fact but as a candidate that the server has accepted, and it assigns how far a fact is
+    trusted. An owner or scope is ``agent/<name>``, ``shared/<name>`` or ``user/<id>``; what is not said is the
+    agent's own.
+    """
+
+    __slots__ = ()
+    _inner: aio.Facts
+
+    def search(
+        self,
+        query: str,
+        *,
+        owner: str | None = None,
+        owners: Sequence[str] = (),
+        scopes: Sequence[str] = (),
+        limit: int = HITS_DEFAULT,
+        max_tokens: int = 0,
+        memory_types: Sequence[MemoryType] = (),
+        trust_min: float = 0.0,
+        subject: str = "",
+        predicate: str = "",
+        valid_after: datetime | None = None,
+        valid_before: datetime | None = None,
+        as_of: datetime | None = None,
+        include_superseded: bool = False,
+        expand: bool = False,
+        embed_timeout: timedelta | float | None = None,
+        timeout: float | None = None,
+    ) -> FactHits:
+        """Finds facts: filters first, then ranking, then packing into ``max_tokens``.
+
+        What this client has seen decided, or was told of by :meth:`Client.observe`, is found. Whatever the query
+        contains is text, never syntax.
+
+        Args:
+            query: the question, at most 4 KiB.
+            owner: whose facts; None for the agent's own, unless ``owners`` are given.
+            owners: whose facts, if they are several, at most 8.
+            scopes: in which scopes, at most 8; none for the owners' own.
+            limit: most hits, 1 to 100.
+            max_tokens: most tokens of all hits together; 0 for no limit.
+            memory_types: only these; none for any.
+            trust_min: facts below this trust stay out, 0 to 1.
+            subject: only facts about this subject.
+            predicate: only facts with this predicate.
+            valid_after: only facts that were so at some time from then on.
+            valid_before: only facts that were so at some time before then.
+            as_of: what was known at that moment; None for now.
+            include_superseded: also what was superseded.
+            expand: also what else is known about the subjects and objects of the hits, one hop.
+            embed_timeout: how long embedding the query may take before it is left out, in seconds or as a span;
+                None for 50 ms.
+            timeout: the deadline with all retries, in seconds.
+
+        Returns:
+            Hits, the best first, each with its scores, evidence, version and trust.
+
+        Raises:
+            AckedWritesLost: facts that this client has seen decided did not survive a crash or failover.
+            InvalidArgument: a part of it is malformed.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(
+            self._inner.search,
+            query,
+            owner=owner,
+            owners=owners,
+            scopes=scopes,
+            limit=limit,
+            max_tokens=max_tokens,
+            memory_types=memory_types,
+            trust_min=trust_min,
+            subject=subject,
+            predicate=predicate,
+            valid_after=valid_after,
+            valid_before=valid_before,
+            as_of=as_of,
+            include_superseded=include_superseded,
+            expand=expand,
+            embed_timeout=embed_timeout,
+            timeout=timeout,
+        )
+
+    def get(self, fact: Fact | FactHit | str, *, as_of: datetime | None = None, timeout: float | None = None) -> Fact:
+        """Returns a fact as it is now, or was known at a moment.
+
+        Args:
+            fact: the fact, a hit, or a fact's id.
+            as_of: that moment; None for now.
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            EntryNotFound: there is no such fact, or it was not known then.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(self._inner.get, fact, as_of=as_of, timeout=timeout)
+
+    def history(self, fact: Fact | FactHit | str, *, timeout: float | None = None) -> tuple[Fact, ...]:
+        """Returns every version of a fact, and of those that it superseded or was superseded by, the newest first.
+
+        Args:
+            fact: the fact, a hit, or a fact's id.
+            timeout: the deadline with all retries, in seconds.
+
+        Returns:
+            At most 1,000 versions.
+
+        Raises:
+            EntryNotFound: there is no such fact.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(self._inner.history, fact, timeout=timeout)
+
+    def list(
+        self,
+        scope: str | None = None,
+        *,
+        owner: str = "",
+        include_superseded: bool = False,
+        page_size: int = PAGE_SIZE,
+        timeout: float | None = None,
+    ) -> Iterator[Fact]:
+        """Lists the facts of a scope by id, page by page.
+
+        Args:
+            scope: the scope; None for the agent's own.
+            owner: only this owner's; empty for any.
+            include_superseded: also what was superseded.
+            page_size: facts per call, 1 to 1,000.
+            timeout: the deadline of each page with its retries, in seconds.
+        """
+        return iterate(
+            self._portal,
+            self._inner.list(
+                scope, owner=owner, include_superseded=include_superseded, page_size=page_size, timeout=timeout
+            ),
+            as_it_is,
+        )
+
+    def explain(self, fact: Fact | FactHit | str, query: str = "", *, timeout: float | None = None) -> FactExplanation:
+        """Tells the whole path of a fact, from its evidence to its rank.
+
+        Args:
+            fact: the fact, a hit, or a fact's id.
+            query: for this query, also its rank.
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            EntryNotFound: there is no such fact.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(self._inner.explain, fact, query, timeout=timeout)
 
 
 class Session(SessionKeeping):
@@ -3563,6 +4173,8 @@ TWINS.update(
         aio.Client: Client,
         aio.Context: Context,
         aio.Control: Control,
+        _FactsKeeping: FactsKeeping,
+        aio.DecisionWatch: DecisionWatch,
         aio.Key: Key,
         aio.Namespace: Namespace,
         aio.Record: Record,
@@ -3574,8 +4186,10 @@ TWINS.update(
         _TurnScope: TurnScope,
         aio.NamespaceView: NamespaceView,
         aio.Watch: Watch,
+        _FactsProposing: FactsProposing,
         _SessionKeeping: SessionKeeping,
         aio.View: View,
+        aio.Facts: Facts,
         aio.Session: Session,
         aio.HistoryEntry: _twin_of_history_entry,
         aio.PendingConflict: _twin_of_pending_conflict,
