@@ -1,0 +1,72 @@
+"""Finds the slot that a claim in words fills."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ...text.characters import UNSPACED
+from ..types import Cardinality, Policy
+from ..wording import readable
+from .chinese import chinese
+from .english import english
+from .predicates import known_single, predicate_form, subject_form, value_form
+from .shape import Found
+
+TEXT_CHARS_MAX = 400
+"""Longer claims say more than one thing."""
+
+PART_CHARS_MAX = 200
+
+_HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
+_LATIN = re.compile(r"[A-Za-z]{2,} [A-Za-z]{2,}")
+
+
+class Slot(NamedTuple):
+    """What a claim says of what.
+
+    Attributes:
+        subject: what it is about, in canonical form.
+        predicate: which property, in canonical form.
+        value: the property's value, in canonical form.
+        cardinality: how the property's values relate, as far as grammar and known predicates tell.
+    """
+
+    subject: str
+    predicate: str
+    value: str
+    cardinality: Cardinality
+
+
+def find(text: str, policy: Policy) -> Slot | None:
+    """Returns the slot that a claim fills, None where rules are not sure of it.
+
+    Two claims are in one slot if they say the same of the same thing but for the value. What is negated, asked,
+    supposed, quoted or says more than one thing has no slot.
+
+    Args:
+        text: one sentence, English or Chinese.
+        policy: names aliases, and predicates with one value.
+    """
+    plain = readable(text, policy.aliases)
+    if not plain or len(plain) > TEXT_CHARS_MAX:
+        return None
+    found = _found(plain)
+    if found is None or any(len(part) > PART_CHARS_MAX for part in found[:3]):
+        return None
+    subject, predicate = subject_form(found.subject), predicate_form(found.predicate)
+    value = value_form(found.value)
+    if not subject or not predicate or not value:
+        return None
+    single = known_single(predicate, policy) and found.cardinality is not Cardinality.MULTI
+    return Slot(subject, predicate, value, Cardinality.SINGLE if single else found.cardinality)
+
+
+def _found(text: str) -> Found | None:
+    if _HAN.search(text):
+        found = chinese(text)
+        if found is not None or not _LATIN.search(text) or len(_HAN.findall(text)) > len(text) / 3:
+            return found
+    if re.search(f"[{UNSPACED}]", text) and not _LATIN.search(text):
+        return None
+    return english(text)
