@@ -182,7 +182,7 @@ async def test_proposals_travel_together_and_are_not_waited_for(server: Scripted
         ({"object": float("nan")}, "object: nan is not JSON"),
         ({"evidence": 17}, "evidence: 17 is int, not evidence"),
         ({"evidence": [17]}, r"evidence\[0\]: 17 is int, not evidence"),
-        ({"evidence": FactEvidence("doc:1", "", cast("bytes", "ab"))}, r"evidence\[0\].content_hash: 'ab' is not bytes"),
+        ({"evidence": FactEvidence("d", "", cast("bytes", "ab"))}, r"content_hash: 'ab' is not bytes"),
         ({"valid_from": datetime(2026, 5, 1)}, "valid_from: .* has no time zone"),
         ({"session": 7}, "session: 7 is int, not text"),
     ],
