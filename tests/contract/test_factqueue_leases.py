@@ -26,6 +26,15 @@ async def test_the_urgent_come_first_and_of_equals_the_oldest(queue_lab: FactQue
     assert await take(queue_lab) == ()
 
 
+async def test_a_worker_may_take_some_priorities_only(queue_lab: FactQueueLab) -> None:
+    await queue_lab.queue.put([job(str(at), priority=at) for at in (9, 0, 7, 6, 3)])
+    taken = await queue_lab.queue.take("worker", 2, LEASE_MS, priority_min=3, priority_max=7)
+    assert job_ids(taken) == ["3", "6"]
+    assert job_ids(await queue_lab.queue.take("worker", 9, LEASE_MS, priority_min=3, priority_max=7)) == ["7"]
+    assert await queue_lab.queue.take("worker", 9, LEASE_MS, priority_max=8, priority_min=1) == ()
+    assert job_ids(await take(queue_lab)) == ["0", "9"]
+
+
 async def test_a_job_comes_back_as_it_was_put(queue_lab: FactQueueLab) -> None:
     made = [job(text, group=text, body=text.encode() + b"\0\xff", priority=at % 10) for at, text in enumerate(ODD[:12])]
     await queue_lab.queue.put(made)

@@ -11,7 +11,7 @@ import structlog
 
 from noosphere.consistency import Code, Refusal
 
-from ..ports.factqueue import FactQueue, LeasedJob
+from ..ports.factqueue import PRIORITY_MAX, FactQueue, LeasedJob
 from ..ports.runtime import Clock
 
 log = structlog.get_logger(__name__)
@@ -49,6 +49,17 @@ class Handler(NamedTuple):
     give_up: Callable[[str, bytes, str], Awaitable[None]]
 
 
+class Lane(NamedTuple):
+    """Which jobs a worker takes: how many at once, and of which priorities."""
+
+    batch: int = BATCH
+    priority_min: int = 0
+    priority_max: int = PRIORITY_MAX
+
+
+ALL = Lane()
+
+
 class _Kind(msgspec.Struct):
     kind: str
 
@@ -64,6 +75,7 @@ class Workers:
         clock: the source of time.
         handlers: what does them, by the field ``kind`` of their bodies.
         name: the worker's name.
+        lane: which jobs it takes. A slow job holds up those that were taken with it, so slow ones have their own.
         pause: returns when there is nothing more urgent to do than facts.
     """
 
@@ -74,12 +86,14 @@ class Workers:
         handlers: Mapping[str, Handler],
         *,
         name: str = "facts",
+        lane: Lane = ALL,
         pause: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._queue = queue
         self._clock = clock
         self._handlers = handlers
         self._name = name
+        self._lane = lane
         self._pause = pause
         self._woken = asyncio.Event()
 
@@ -92,7 +106,13 @@ class Workers:
         while True:
             self._woken.clear()
             try:
-                taken = await self._queue.take(self._name, BATCH, LEASE_MS)
+                taken = await self._queue.take(
+                    self._name,
+                    self._lane.batch,
+                    LEASE_MS,
+                    priority_min=self._lane.priority_min,
+                    priority_max=self._lane.priority_max,
+                )
             except Refusal as refusal:
                 log.warning("fact jobs cannot be taken", reason=refusal.reason, message=refusal.message)
                 await self._clock.sleep(POLL_SECONDS)

@@ -99,8 +99,10 @@ class FactQueue(Protocol):
         """
         ...
 
-    async def take(self, worker: str, limit: int, lease_ms: int) -> tuple[LeasedJob, ...]:
-        """Leases up to ``limit`` jobs, those of ended leases too."""
+    async def take(
+        self, worker: str, limit: int, lease_ms: int, *, priority_min: int = 0, priority_max: int = PRIORITY_MAX
+    ) -> tuple[LeasedJob, ...]:
+        """Leases up to ``limit`` jobs of these priorities, those of ended leases too."""
         ...
 
     async def extend(self, leases: Sequence[str], lease_ms: int) -> tuple[bool, ...]:

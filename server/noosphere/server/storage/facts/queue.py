@@ -9,7 +9,16 @@ from typing import Any, Literal
 
 from noosphere.consistency import exhausted, invalid
 
-from ...ports.factqueue import BATCH_MAX, REASON_CHARS_MAX, DeadJob, Job, LeasedJob, QueuedJob, QueueStats
+from ...ports.factqueue import (
+    BATCH_MAX,
+    PRIORITY_MAX,
+    REASON_CHARS_MAX,
+    DeadJob,
+    Job,
+    LeasedJob,
+    QueuedJob,
+    QueueStats,
+)
 from ...ports.runtime import Clock
 from ..embedded.folder import log_failure
 from ..embedded.storetime import StoreTime
@@ -123,7 +132,9 @@ class EmbeddedFactQueue:
         if first:
             await self._file.write(change)
 
-    async def take(self, worker: str, limit: int, lease_ms: int) -> tuple[LeasedJob, ...]:
+    async def take(
+        self, worker: str, limit: int, lease_ms: int, *, priority_min: int = 0, priority_max: int = PRIORITY_MAX
+    ) -> tuple[LeasedJob, ...]:
         """Leases jobs; see the port."""
         self._file.check()
         check_names("worker", (worker,))
@@ -133,9 +144,9 @@ class EmbeddedFactQueue:
 
         def change(db: sqlite3.Connection) -> tuple[LeasedJob, ...]:
             found = db.execute(
-                "SELECT number, id, priority, body, grp, attempts + 1 FROM jobs WHERE due_ms <= ? "
-                "ORDER BY priority, number LIMIT ?",
-                (now_ms, limit),
+                "SELECT number, id, priority, body, grp, attempts + 1 FROM jobs "
+                "WHERE priority BETWEEN ? AND ? AND due_ms <= ? ORDER BY priority, number LIMIT ?",
+                (priority_min, priority_max, now_ms, limit),
             ).fetchall()
             db.executemany(
                 "UPDATE jobs SET leased = 1, attempts = attempts + 1, due_ms = ? WHERE number = ?",
