@@ -188,13 +188,14 @@ async def open_engine(
             fact_queue,
             evidence,
             embedder=None,
+            tokenizers=models.tokenizers,
             clock=clock,
             rng=system_random(),
         )
         contexts = ContextService(
             scribe,
             tokenizers=models.tokenizers,
-            facts=None,
+            facts=facts.recall,
             clock=clock,
             rng=system_random(),
             entropy=os.urandom,

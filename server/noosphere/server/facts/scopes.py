@@ -18,6 +18,7 @@ from noosphere.consistency import Reason, Refusal, check_agent_id, check_namespa
 from noosphere.consistency.limits import NAMESPACE_BYTES_MAX
 
 from ..memory.access import OPERATOR_PREFIX
+from ..memory.core import Core
 from ..memory.types import Call
 from .ledger import NAMESPACES
 
@@ -165,6 +166,18 @@ def require_read(call: Call, scope: str) -> None:
     """
     if not may_read(call, scope):
         raise Refusal(Reason.PERMISSION_DENIED, f"reading facts of {scope!r} is not permitted")
+
+
+def admit_reader(core: Core, call: Call, *scopes: str) -> None:
+    """Checks a reader's permission and incarnation; renews its lease.
+
+    Raises:
+        Refusal: PERMISSION_DENIED, STALE_INCARNATION.
+    """
+    for scope in scopes:
+        require_read(call, scope)
+    if not core.renew(call):
+        raise Refusal(Reason.STALE_INCARNATION, f"{call.actor} is not a current incarnation; open the agent again")
 
 
 def require_write(call: Call, scope: str, owner: str) -> None:

@@ -12,15 +12,19 @@ from ..memory.signals import HeadSignals
 from ..memory.types import Call
 from ..ports.factqueue import FactQueue
 from ..ports.factstore import FactStore
-from ..ports.models import Embedder
+from ..ports.models import Embedder, Tokenizers
 from ..ports.runtime import Clock
 from ..ports.sources import Sources
 from .contents import decode_candidate
 from .decisions import Decisions
+from .explaining import Explaining
 from .intake import Draft, Intake, Taken, decode_waiting
 from .ledger import Ledger
 from .pipeline import Pipeline
 from .policies import Policies
+from .reading import Reading
+from .recall import ContextFacts
+from .retrieval import Retrieval
 from .types import Decision
 from .vectors import Vectors
 from .workers import Handler, Workers
@@ -49,6 +53,10 @@ class Facts:
         decisions: tells what became of them.
         policies: the rules of scopes.
         workers: do what waits in the queue.
+        retrieval: finds facts.
+        reading: reads them.
+        explaining: explains them.
+        recall: finds them for contexts and the controller.
     """
 
     def __init__(
@@ -60,6 +68,7 @@ class Facts:
         sources: Sources,
         *,
         embedder: Embedder | None,
+        tokenizers: Tokenizers,
         clock: Clock,
         rng: random.Random,
         pause: Callable[[], Awaitable[None]] | None = None,
@@ -74,6 +83,10 @@ class Facts:
         self.intake = Intake(core, self.ledger, queue, sources, rng=rng, queued=self.workers.wake)
         self.decisions = Decisions(core, self.ledger, queue, store, self.intake, signals, clock)
         self.policies = Policies(self.ledger)
+        self.retrieval = Retrieval(core, self.ledger, store, embedder, clock=clock, tokenizers=tokenizers)
+        self.reading = Reading(core, self.ledger, store)
+        self.explaining = Explaining(self.reading, self.decisions, self.retrieval)
+        self.recall = ContextFacts(self.ledger, self.retrieval)
 
     def handle(self, kind: str, handler: Handler) -> None:
         """Has jobs of another kind done."""

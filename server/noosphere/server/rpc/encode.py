@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from noosphere.consistency import (
     NEVER_MS,
@@ -201,13 +201,23 @@ def call_reply(
 
     A read set that the call has neither extended nor advanced is returned as it was presented.
     """
+    return heads_reply(call, {namespace: head}, read_set, overruled)
+
+
+def heads_reply(
+    call: Call, heads: Mapping[str, int], read_set: ReadSet | None = None, overruled: Iterable[StaleEntry] = ()
+) -> types_pb2.CallReply | None:
+    """Returns the tokens that go with a reply about several namespaces, each seen at its revision."""
     tokens = call.tokens
     if tokens is None:
         return None
     if read_set is None:
         read_set = tokens.read_set
+    causal = tokens.causal
+    for namespace, head in heads.items():
+        causal = causal.seen(namespace, head)
     return types_pb2.CallReply(
-        causal_token=encode_causal(tokens.causal.seen(namespace, head)) if tokens.want_causal else b"",
+        causal_token=encode_causal(causal) if tokens.want_causal else b"",
         read_set_token=b"" if read_set is None else encode_read_set(read_set),
         stale=map(stale_message, overruled),
     )

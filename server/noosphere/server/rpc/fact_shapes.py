@@ -12,6 +12,7 @@ from noosphere.v1 import types_pb2
 
 from ..facts.asked import SearchAsked
 from ..facts.decisions import Known
+from ..facts.hits import Hit, Scores
 from ..facts.intake import Draft
 from ..facts.types import (
     Candidate,
@@ -249,6 +250,18 @@ def search(message: pb.SearchFactsRequest) -> SearchAsked:
         expand=message.expand,
         embed_ms_max=duration_ms("embed_timeout", message.embed_timeout) if has("embed_timeout") else None,
     )
+
+
+def scores(value: Scores) -> pb.HitScores:
+    """Returns why a hit stands where it stands."""
+    return pb.HitScores(
+        keyword=value.keyword, dense=value.dense, total=value.total, relevance=value.relevance, parts=value.parts
+    )
+
+
+def hit(value: Hit) -> pb.FactHit:
+    """Returns a hit."""
+    return pb.FactHit(fact=fact(value.fact), scores=scores(value.scores), tokens=value.tokens)
 
 
 def policy(message: pb.FactPolicy) -> Policy:

@@ -17,6 +17,7 @@ from ..memory.types import Call
 from . import decode, encode
 from . import fact_shapes as shapes
 from .calls import Context, streaming, unary
+from .times import timestamp_ms
 
 RESUME_BYTES_MAX = 256
 
@@ -83,6 +84,56 @@ class FactRpc(FactServiceServicer):
         call = decode.call(request.call)
         decision = await self._facts.decisions.review(call, request.candidate_id, accept=request.accept)
         return pb.ReviewCandidateResponse(decision=shapes.decision(decision))
+
+    @unary
+    async def SearchFacts(self, request: pb.SearchFactsRequest, context: Context) -> pb.SearchFactsResponse:
+        """See the proto."""
+        call = decode.call(request.call)
+        reply = await self._facts.retrieval.search(call, shapes.search(request))
+        return pb.SearchFactsResponse(
+            hits=map(shapes.hit, reply.hits), warnings=reply.warnings, call=encode.heads_reply(call, reply.heads)
+        )
+
+    @unary
+    async def GetFact(self, request: pb.GetFactRequest, context: Context) -> pb.GetFactResponse:
+        """See the proto."""
+        as_of_ms = timestamp_ms("as_of", request.as_of) if request.HasField("as_of") else None
+        fact = await self._facts.reading.get(decode.call(request.call), request.fact_id, as_of_ms=as_of_ms)
+        return pb.GetFactResponse(fact=shapes.fact(fact))
+
+    @unary
+    async def ListFacts(self, request: pb.ListFactsRequest, context: Context) -> pb.ListFactsResponse:
+        """See the proto."""
+        query = fingerprint("facts", request.scope, request.owner, request.include_superseded)
+        page = await self._facts.reading.list(
+            decode.call(request.call),
+            request.scope,
+            owner=request.owner,
+            include_superseded=request.include_superseded,
+            page_size=request.page_size,
+            after=decode_page(request.page_token, query) if request.page_token else "",
+        )
+        return pb.ListFactsResponse(
+            facts=map(shapes.fact, page.facts),
+            next_page_token="" if page.following is None else encode_page(query, page.following),
+        )
+
+    @unary
+    async def ListFactHistory(self, request: pb.ListFactHistoryRequest, context: Context) -> pb.ListFactHistoryResponse:
+        """See the proto."""
+        versions = await self._facts.reading.history(decode.call(request.call), request.fact_id)
+        return pb.ListFactHistoryResponse(versions=map(shapes.fact, versions))
+
+    @unary
+    async def ExplainFact(self, request: pb.ExplainFactRequest, context: Context) -> pb.ExplainFactResponse:
+        """See the proto."""
+        told = await self._facts.explaining.explain(decode.call(request.call), request.fact_id, request.query)
+        return pb.ExplainFactResponse(
+            fact=shapes.fact(told.fact),
+            candidates=map(shapes.known, told.candidates),
+            rank=told.rank,
+            scores=shapes.scores(told.scores) if told.rank else None,
+        )
 
     @unary
     async def SetFactPolicy(self, request: pb.SetFactPolicyRequest, context: Context) -> pb.SetFactPolicyResponse:

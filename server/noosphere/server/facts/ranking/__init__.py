@@ -6,7 +6,7 @@ from .documents import Document, asks, document
 from .keywords import Bag, Statistics, statistics
 from .packing import PACKED_MAX, Choice, pack
 from .question import Question, question
-from .rank import CANDIDATES_MAX, Ranked, rank
+from .rank import CANDIDATES_MAX, Ranked, rank, relevances
 from .weights import SIGNALS, WEIGHTS, Weights
 
 __all__ = [
@@ -26,5 +26,6 @@ __all__ = [
     "pack",
     "question",
     "rank",
+    "relevances",
     "statistics",
 ]

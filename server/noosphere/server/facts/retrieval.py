@@ -1,0 +1,250 @@
+"""Searches facts: filters first, then candidates by words and meaning, then the ledger, the ranking and the packing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import structlog
+
+from noosphere.consistency import invalid
+
+from ..memory.core import Core, check_tokens
+from ..memory.types import Call
+from ..ports.factstore import BATCH_MAX, FactFilter, FactKey, FactStore
+from ..ports.models import Embedder, Tokenizers
+from ..ports.runtime import Clock
+from ..ports.store import NamespaceView
+from ..text import terms
+from .asked import SearchAsked
+from .hits import Hit, Option, Placed, names_of, packed, placed
+from .ledger import NAMESPACES, POLICY, Ledger
+from .policies import policy_of
+from .prepared import PreparedContents
+from .ranking import CANDIDATES_MAX, Question, Statistics, question
+from .scopes import admit_reader
+from .slots import predicate_form, subject_form
+from .standing import Standing, standings
+from .wording import readable
+
+log = structlog.get_logger(__name__)
+
+DENSE_SKIPPED = "DENSE_SKIPPED"
+TOKENIZER = "o200k_base"
+"""By whose tokens hits are packed; contexts count again, in the session's own."""
+
+POOL = 128
+"""So many candidates by words, and as many by meaning, are ranked: the best ten are among them all but always."""
+
+POOL_MAX = 2_048
+"""The pool grows up to this where much of what was found does not count any more."""
+
+POOL_GROWTH = 4
+LINKED_MAX = 64
+"""Most facts that are looked at for each subject or object of a hit."""
+
+
+class SearchReply(NamedTuple):
+    """What a search found.
+
+    Attributes:
+        hits: the best first.
+        warnings: what it had to do without, as words.
+        heads: by namespace, at which revision of the ledger it looked.
+    """
+
+    hits: tuple[Hit, ...]
+    warnings: tuple[str, ...]
+    heads: Mapping[str, int]
+
+
+class Ranking(NamedTuple):
+    """Everything that was ranked, best first, and each scope's ledger as it was read."""
+
+    placed: tuple[Placed, ...]
+    views: Mapping[str, NamespaceView]
+
+
+class Retrieval:
+    """Searches facts.
+
+    Args:
+        core: admits callers.
+        ledger: says what counts.
+        store: finds candidates.
+        embedder: makes vectors of questions; None searches by keywords alone.
+        clock: measures how long that takes.
+        tokenizers: counts.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        ledger: Ledger,
+        store: FactStore,
+        embedder: Embedder | None,
+        *,
+        clock: Clock,
+        tokenizers: Tokenizers,
+    ) -> None:
+        self._core = core
+        self.contents = PreparedContents(store, tokenizers.named(TOKENIZER))
+        self._ledger = ledger
+        self._store = store
+        self._embedder = embedder
+        self._clock = clock
+
+    def forget(self, keys: Iterable[FactKey]) -> None:
+        """Drops what is in memory of contents that are gone."""
+        self.contents.forget(keys)
+
+    async def search(self, call: Call, asked: SearchAsked) -> SearchReply:
+        """Searches.
+
+        Args:
+            call: who calls.
+            asked: what for.
+
+        Raises:
+            Refusal: INVALID_FIELD or VALUE_TOO_LARGE, PERMISSION_DENIED, STALE_INCARNATION, ACKED_WRITES_LOST,
+                FUTURE_REVISION, ENGINE_UNAVAILABLE.
+        """
+        asked = asked.checked()
+        admit_reader(self._core, call, *asked.scopes)
+        vector, warnings = await self.embedded(asked)
+        ranking = await self.rank(asked, vector)
+        for scope, view in ranking.views.items():
+            check_tokens(call, NAMESPACES + scope, view)
+        hits = tuple(one.hit() for one in packed(ranking.placed, asked.limit, asked.tokens_max))
+        return SearchReply(hits, warnings, {NAMESPACES + scope: view.head for scope, view in ranking.views.items()})
+
+    async def embed(self, query: str) -> Sequence[float] | None:
+        """Returns a question as a vector; None without an embedder.
+
+        Raises:
+            EmbedderError: it failed.
+        """
+        if self._embedder is None or not query:
+            return None
+        (vector,) = await self._embedder.embed((query,))
+        return vector
+
+    async def rank(self, asked: SearchAsked, vector: Sequence[float] | None) -> Ranking:
+        """Ranks whatever the filters leave, without packing.
+
+        Args:
+            asked: the search, as :meth:`SearchAsked.checked` returns it.
+            vector: the question as a vector; None ranks by keywords alone.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        asked = await self._canonical(asked)
+        read, where = question(asked.query), asked.filter(self._ledger.now_ms)
+        found, views = await self._candidates(asked, read, where, vector)
+        known = await self._statistics(read, where)
+        options = await self._options(found, vector)
+        ranking = placed(asked.query, read, options, known)
+        if asked.expand and ranking:
+            names = names_of(packed(ranking, asked.limit, 0))
+            more = await self._linked(asked, where, names, found)
+            options += await self._options(more[: CANDIDATES_MAX - len(options)], vector)
+            ranking = placed(asked.query, read, options, known, names)
+        return Ranking(ranking, views)
+
+    async def _canonical(self, asked: SearchAsked) -> SearchAsked:
+        """Returns the search with subject and predicate in the form in which facts have them."""
+        if not asked.subject and not asked.predicate:
+            return asked
+        aliases: dict[str, str] = {}
+        for scope in asked.scopes:
+            aliases |= policy_of(await self._ledger.read(scope, (POLICY,))).aliases
+        subject = subject_form(readable(asked.subject, aliases))
+        predicate = predicate_form(readable(asked.predicate, aliases))
+        for field, given, form in (("subject", asked.subject, subject), ("predicate", asked.predicate, predicate)):
+            if given and not form:
+                # An empty filter would leave everything.
+                raise invalid(field, f"{given!r} names nothing")
+        return asked._replace(subject=subject, predicate=predicate)
+
+    async def embedded(self, asked: SearchAsked) -> tuple[Sequence[float] | None, tuple[str, ...]]:
+        """Embeds the question of a checked search, unless that takes too long or fails; returns warnings, too."""
+        if self._embedder is None or not asked.query:
+            return None, ()
+        embedding = asyncio.ensure_future(self.embed(asked.query))
+        try:
+            await self._clock.wait(embedding, (asked.embed_ms_max or 0) / 1000)
+            if embedding.done() and embedding.exception() is None:
+                return embedding.result(), ()
+            why = repr(embedding.exception()) if embedding.done() else f"no answer in {asked.embed_ms_max} ms"
+            log.info("a question is searched by keywords alone", why=why)
+            return None, (DENSE_SKIPPED,)
+        finally:
+            embedding.cancel()
+            embedding.add_done_callback(_heed)
+
+    async def _candidates(
+        self, asked: SearchAsked, read: Question, where: FactFilter, vector: Sequence[float] | None
+    ) -> tuple[tuple[Standing, ...], Mapping[str, NamespaceView]]:
+        """Returns what was found and counts; looks further where much does not."""
+        pool = max(POOL, 2 * asked.limit)
+        while True:
+            keys, cut = await self._found(asked, read, where, vector, pool)
+            counted = await standings(self._ledger, keys, asked)
+            if not cut or len(counted.found) >= pool // 2 or pool >= POOL_MAX:
+                return counted.found[:CANDIDATES_MAX], counted.views
+            pool = min(POOL_MAX, pool * POOL_GROWTH)
+
+    async def _found(
+        self, asked: SearchAsked, read: Question, where: FactFilter, vector: Sequence[float] | None, pool: int
+    ) -> tuple[tuple[FactKey, ...], bool]:
+        """Returns versions by words and by meaning, and whether there would be more."""
+        if not asked.query:
+            everything = await self._store.matching(where, None, POOL_MAX)
+            return everything, False
+        by_words = await self._store.by_keywords(read.terms, where, pool) if read.terms else ()
+        by_meaning = await self._store.by_vector(vector, where, pool) if vector is not None else ()
+        keys = tuple(dict.fromkeys(hit.key for hit in (*by_words, *by_meaning)))
+        return keys, max(len(by_words), len(by_meaning)) >= pool
+
+    async def _statistics(self, read: Question, where: FactFilter) -> Statistics | None:
+        if not read.terms:
+            return None
+        known = await self._store.statistics(read.terms, where)
+        return Statistics(known.versions, known.length_mean, dict(zip(read.terms, known.frequencies, strict=True)))
+
+    async def _options(self, found: Sequence[Standing], vector: Sequence[float] | None) -> list[Option]:
+        """Returns what was found with contents and similarities. What is forgotten meanwhile has none, and is none."""
+        contents = await self.contents.of([one.key for one in found])
+        near: dict[FactKey, float | None] = {}
+        if vector is not None:
+            keys = list(contents)
+            for start in range(0, len(keys), BATCH_MAX):
+                part = keys[start : start + BATCH_MAX]
+                near |= zip(part, await self._store.near(vector, part), strict=True)
+        return [Option(one, contents[one.key], near.get(one.key)) for one in found if contents.get(one.key) is not None]
+
+    async def _linked(
+        self, asked: SearchAsked, where: FactFilter, names: Iterable[str], found: Sequence[Standing]
+    ) -> tuple[Standing, ...]:
+        """Returns what else has one of the names for its subject or object."""
+        wanted = frozenset(names)
+        have = {one.key for one in found}
+        keys: dict[FactKey, None] = {}
+        for name in sorted(wanted):
+            about = await self._store.matching(where._replace(subject=name), None, LINKED_MAX)
+            words = tuple(dict.fromkeys(terms(name)))
+            says = await self._store.by_keywords(words, where, LINKED_MAX) if words else ()
+            keys |= dict.fromkeys((*about, *(hit.key for hit in says)))
+        counted = await standings(self._ledger, [key for key in keys if key not in have], asked)
+        contents = await self.contents.of([one.key for one in counted.found])
+        return tuple(
+            one for one in counted.found if one.key in contents and not wanted.isdisjoint(contents[one.key].names)
+        )
+
+
+def _heed(task: asyncio.Future[Sequence[float] | None]) -> None:
+    # Otherwise the event loop complains of an exception that nobody has looked at.
+    if not task.cancelled():
+        task.exception()
