@@ -239,9 +239,10 @@ def refused(candidate: Candidate, status: Status, reasons: Iterable[Why]) -> Dec
 
 def _sources(candidate: Candidate) -> tuple[SourceNote, ...]:
     """Returns the sources that a candidate names; without any, its producer's word is one."""
-    common = (candidate.trust, candidate.confidence, candidate.producer, candidate.id, candidate.submitted_ms)
+    agent = candidate.actor.rpartition("#")[0]
+    common = (candidate.trust, candidate.confidence, candidate.producer, candidate.id, candidate.submitted_ms, agent)
     if candidate.evidence:
         return tuple(SourceNote(one.reference, one.content_hash, *common) for one in candidate.evidence)
     # Whoever says the same thing twice is one source.
-    speaker = f"{candidate.channel}\0{candidate.actor.partition('#')[0]}\0{candidate.producer}"
+    speaker = f"{candidate.channel}\0{agent}\0{candidate.producer}"
     return (SourceNote(OWN_WORD + candidate.id, hashlib.sha256(speaker.encode()).digest(), *common),)

@@ -13,13 +13,14 @@ All keys begin with NUL, so nobody reads or writes them but this service:
     \0p/<owner>/<fact>   a fact of the owner's profile
     \0x/<hash>        what must not be learnt again from the same evidence
     \0j/<job>         an extraction
+    \0w/<fact>        what was forgotten here, and still has to be removed elsewhere
     \0policy, \0secret, \0upkeep
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -52,6 +53,7 @@ DECISIONS = "\0d/"
 PINNED = "\0p/"
 SUPPRESSED = "\0x/"
 JOBS = "\0j/"
+FORGOTTEN = "\0w/"
 POLICY = "\0policy"
 SECRET = "\0secret"
 UPKEEP = "\0upkeep"
@@ -69,6 +71,8 @@ VERSIONS_MAX = 64
 SLOT_FACTS_MAX = 64
 """Most facts that are current in one slot; the oldest of more no longer take part in conflicts."""
 
+_PAGE = 256
+
 T = TypeVar("T")
 
 
@@ -83,6 +87,7 @@ class SourceNote(msgspec.Struct, frozen=True, array_like=True):
         producer: what produced it.
         candidate: the candidate that named it.
         time_ms: when that was submitted.
+        agent: who submitted that; empty for the server itself.
     """
 
     reference: str
@@ -92,6 +97,7 @@ class SourceNote(msgspec.Struct, frozen=True, array_like=True):
     producer: str
     candidate: str
     time_ms: int
+    agent: str = ""
 
 
 class VersionNote(msgspec.Struct, frozen=True, array_like=True):
@@ -301,6 +307,29 @@ class Ledger:
         if reverse:
             return await self._core.store.scan(ref, collection, before=after, limit=limit, reverse=True)
         return await self._core.store.scan(ref, collection, after=after, limit=limit)
+
+    async def scopes(self) -> AsyncIterator[str]:
+        """Streams the scopes that have a ledger, by name."""
+        after = ""
+        while True:
+            page = await self._core.store.namespaces(NAMESPACES, after, _PAGE)
+            for summary in page:
+                after = summary.ref.name
+                if not summary.deleted:
+                    yield after[len(NAMESPACES) :]
+            if len(page) < _PAGE:
+                return
+
+    async def all_facts(self, scope: str) -> AsyncIterator[FactNote]:
+        """Streams what a ledger says of every fact; those that change meanwhile may be told of before or after."""
+        after: str | None = None
+        while True:
+            page = await self.scan(scope, FACTS, after=after, limit=_PAGE)
+            for entry in page.entries:
+                after = entry.key
+                yield msgspec.json.decode(entry.data, type=FactNote)
+            if not page.more:
+                return
 
     async def facts(self, scope: str, ids: Sequence[str]) -> dict[str, FactNote]:
         """Returns what is known of facts, by id; those that are not there are left out."""

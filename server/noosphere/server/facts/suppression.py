@@ -8,7 +8,6 @@ is refused if it was submitted before its claim was forgotten.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 
 from .contents import OWN_WORD
 from .ledger import SECRET, SUPPRESSED, Page, Suppression
@@ -22,12 +21,17 @@ def evidence_key(secret: bytes, owner: str, reference: str) -> str:
     return _key(secret, "evidence", owner, reference)
 
 
-def claim_keys(secret: bytes, claim: Claim) -> tuple[str, ...]:
+def claim_keys(secret: bytes, key: str, slot: str) -> tuple[str, ...]:
     """Returns where it is noted that a claim was forgotten: the claim itself, and whatever stood in its slot."""
-    keys = [_key(secret, "claim", claim.key)]
-    if claim.slot:
-        keys.append(_key(secret, "slot", claim.slot))
+    keys = [_key(secret, "claim", key)]
+    if slot:
+        keys.append(_key(secret, "slot", slot))
     return tuple(keys)
+
+
+def producer_key(secret: bytes, producer: str) -> str:
+    """Returns where it is noted that everything of a producer was forgotten."""
+    return _key(secret, "producer", producer)
 
 
 def keys_of(secret: bytes, candidate: Candidate, claim: Claim) -> tuple[str, ...]:
@@ -35,7 +39,8 @@ def keys_of(secret: bytes, candidate: Candidate, claim: Claim) -> tuple[str, ...
     return (
         *(evidence_key(secret, candidate.owner, evidence.reference) for evidence in candidate.evidence),
         evidence_key(secret, candidate.owner, OWN_WORD + candidate.id),
-        *claim_keys(secret, claim),
+        *claim_keys(secret, claim.key, claim.slot),
+        *_producer_keys(secret, candidate),
     )
 
 
@@ -51,10 +56,14 @@ def suppressed(page: Page, secret: bytes, candidate: Candidate, claim: Claim) ->
     references = [evidence.reference for evidence in candidate.evidence] or [OWN_WORD + candidate.id]
     if all(_noted(page, evidence_key(secret, candidate.owner, reference)) is not None for reference in references):
         return Why("suppress", "evidence_forgotten", "What it rests on was forgotten.")
-    for key in claim_keys(secret, claim):
+    for key in claim_keys(secret, claim.key, claim.slot):
         note = _noted(page, key)
         if note is not None and candidate.submitted_ms <= note.time_ms:
             return Why("suppress", "forgotten_since", "Its claim was forgotten after it was submitted.")
+    for key in _producer_keys(secret, candidate):
+        note = _noted(page, key)
+        if note is not None and candidate.submitted_ms <= note.time_ms:
+            return Why("suppress", "producer_forgotten", "Its producer was forgotten after it was submitted.")
     return None
 
 
@@ -63,9 +72,9 @@ def secret_of(page: Page) -> bytes:
     return page.get(SECRET, bytes) or b""
 
 
-def noted(keys: Iterable[str], time_ms: int) -> dict[str, Suppression]:
-    """Returns what to write so that ``keys`` are suppressed."""
-    return {key: Suppression(time_ms) for key in keys}
+def _producer_keys(secret: bytes, candidate: Candidate) -> tuple[str, ...]:
+    names = dict.fromkeys((candidate.producer, candidate.actor.rpartition("#")[0]))
+    return tuple(producer_key(secret, name) for name in names if name)
 
 
 def _noted(page: Page, key: str) -> Suppression | None:

@@ -1,0 +1,339 @@
+"""Forgetting: one call removes facts from ledger, store, indexes, queue, caches and sources, and says what was where.
+
+First the ledger forgets, in one commit for each fact, and notes that words may stand elsewhere. From then on no search
+finds it and no late job brings it back. Then the words go everywhere else, and the note with them. After a crash in
+between upkeep goes on from the note.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from noosphere.consistency import NEVER_MS, Reason, Refusal, invalid
+
+from ..memory.access import OPERATOR_PREFIX
+from ..memory.admission import require_writer
+from ..memory.core import Core
+from ..memory.types import Call
+from ..ports.factqueue import FactQueue
+from ..ports.factstore import FactContent, FactKey, FactStore
+from ..ports.sources import SOURCES_MAX, Redaction
+from ..ports.store import Mutation
+from .contents import OWN_WORD, content_key, decode_candidate
+from .ledger import (
+    ATTEMPTS_MAX,
+    CANDIDATE_RETENTION_MS,
+    FORGOTTEN,
+    SECRET,
+    SLOTS,
+    CandidateNote,
+    FactNote,
+    Ledger,
+    Page,
+    Suppression,
+    candidate_key,
+    contended,
+    fact_key,
+    put,
+)
+from .removing import Removal, long_enough, values
+from .scopes import check_scope, require_write, scope_of, scope_or_own
+from .selecting import Selected, Wanted, select
+from .suppression import SECRET_BYTES, evidence_key, producer_key
+from .types import Candidate, FactState
+from .unlearning import Forgotten, forget, forgotten_key, places_of, revived, rewritten, withdraw
+
+log = structlog.get_logger(__name__)
+
+BACKUPS = "backups of the data folder that were made before"
+IDS_MAX = 1_000
+
+
+class Forgot(NamedTuple):
+    """What was forgotten, or would be.
+
+    Attributes:
+        fact_ids: the facts, at most 1,000.
+        places: how many entries were removed or overwritten, by place.
+        remaining: what may still hold it, in words.
+    """
+
+    fact_ids: tuple[str, ...]
+    places: tuple[tuple[str, int], ...]
+    remaining: tuple[str, ...]
+
+
+class Forgetting:
+    """Forgets.
+
+    Args:
+        core: admits callers.
+        ledger: where decisions stand.
+        store: where words stand.
+        queue: where candidates wait.
+        redaction: overwrites sources.
+        entropy: makes secrets.
+        dropped: told of contents that are gone, so that no cache keeps them.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        ledger: Ledger,
+        store: FactStore,
+        queue: FactQueue,
+        redaction: Redaction,
+        *,
+        entropy: Callable[[int], bytes],
+        dropped: Callable[[Sequence[FactKey]], None],
+    ) -> None:
+        self._core = core
+        self._ledger = ledger
+        self._store = store
+        self._redaction = redaction
+        self._entropy = entropy
+        self._removal = Removal(ledger, store, queue, redaction, dropped)
+
+    async def forget(self, call: Call, wanted: Wanted, scope: str, *, dry_run: bool) -> Forgot:
+        """Forgets what is wanted, for good.
+
+        Args:
+            call: who calls.
+            wanted: what.
+            scope: where; empty for the fact's or owner's own scope, or for every scope of a producer, which is the
+                operator's to ask for.
+            dry_run: only tell what would be forgotten.
+
+        Raises:
+            Refusal: INVALID_FIELD, PERMISSION_DENIED, ENTRY_NOT_FOUND, CONTENTION, ENGINE_UNAVAILABLE. After the last
+                two what was begun goes on by itself, and the call may be repeated.
+        """
+        require_writer(call)
+        if not self._core.renew(call):
+            raise Refusal(Reason.STALE_INCARNATION, f"{call.actor} is not a current incarnation; open the agent again")
+        scopes = await self._scopes(call, wanted, scope)
+        ids: list[str] = []
+        places: Counter[str] = Counter()
+        remaining = [BACKUPS]
+        for one in scopes:
+            selected = await select(self._ledger, self._store, one, wanted)
+            ids += [note.id for note in selected.facts]
+            for note in selected.facts:
+                require_write(call, one, note.owner)
+            if dry_run:
+                places["facts"] += len(selected.facts)
+                places["candidates"] += len(selected.held)
+                continue
+            counted, left = await self._forget_in(one, wanted, selected)
+            places.update(counted)
+            remaining += left
+        return Forgot(tuple(ids[:IDS_MAX]), tuple(sorted(places.items())), tuple(dict.fromkeys(remaining)))
+
+    async def resume(self, scope: str) -> int:
+        """Goes on with what a crash interrupted; returns how many facts that was about."""
+        done = 0
+        while True:
+            page = await self._ledger.scan(scope, FORGOTTEN, limit=SOURCES_MAX)
+            if not page.entries:
+                return done
+            gone = [msgspec.json.decode(entry.data, type=Forgotten) for entry in page.entries]
+            await self._removal.words(scope, gone)
+            done += len(gone)
+
+    async def _scopes(self, call: Call, wanted: Wanted, scope: str) -> tuple[str, ...]:
+        named = [bool(wanted.fact_id), bool(wanted.query), bool(wanted.producer), wanted.all]
+        if sum(named) != 1:
+            raise invalid("what", "exactly one of fact_id, query, producer and all is needed")
+        if wanted.fact_id:
+            own = scope_of(wanted.fact_id)
+            if scope and scope != own:
+                raise invalid("scope", f"{scope!r} is not that of the fact, {own!r}")
+            require_write(call, own, own)
+            return (own,)
+        if wanted.owner:
+            own = scope_or_own(scope, wanted.owner)
+            require_write(call, own, wanted.owner)
+            return (own,)
+        if not wanted.producer:
+            raise invalid("owner", "is needed: whose facts are to be forgotten")
+        if scope:
+            check_scope(scope)
+            require_write(call, scope, scope)
+            return (scope,)
+        agent = "" if call.incarnation is None else call.incarnation.agent_id
+        if not agent.startswith(OPERATOR_PREFIX):
+            raise Refusal(
+                Reason.PERMISSION_DENIED,
+                f"forgetting a producer in every scope is for the operator ({OPERATOR_PREFIX}…)",
+            )
+        return tuple([found async for found in self._ledger.scopes()])
+
+    async def _forget_in(self, scope: str, wanted: Wanted, selected: Selected) -> tuple[Counter[str], tuple[str, ...]]:
+        places: Counter[str] = Counter()
+        gone: list[Forgotten] = []
+        victims: defaultdict[str, list[str]] = defaultdict(list)
+        if wanted.producer:
+            await self._suppress_producer(scope, wanted.producer)
+            async for other in self._ledger.all_facts(scope):
+                if other.superseded_by:
+                    victims[other.superseded_by].append(other.id)
+        for note in selected.facts:
+            if wanted.producer:
+                whole = await self._roll_back(scope, note.id, wanted, victims[note.id], places)
+                if whole is not None and note.superseded_by:
+                    victims[note.superseded_by] += victims[note.id]
+            else:
+                whole = await self._forget_fact(scope, note.id)
+            if whole is not None:
+                gone.append(whole)
+                places["facts"] += 1
+        remaining: set[str] = set()
+        for start in range(0, len(gone), SOURCES_MAX):
+            counted, left = await self._removal.words(scope, gone[start : start + SOURCES_MAX])
+            places.update(counted)
+            remaining.update(left)
+        places["candidates"] += await self._forget_held(scope, selected.held)
+        places["queue"] += await self._removal.queued(scope, wanted, gone, ())
+        return +places, tuple(sorted(remaining))
+
+    async def _forget_fact(self, scope: str, fact_id: str) -> Forgotten | None:
+        """Has the ledger forget a fact; None if it is gone already."""
+        for _ in range(ATTEMPTS_MAX):
+            note = (await self._ledger.facts(scope, (fact_id,))).get(fact_id)
+            if note is None:
+                return None
+            page = await self._ledger.read(scope, places_of(note), accepted=True)
+            if page.get(fact_key(fact_id), FactNote) != note:
+                continue
+            mutations = forget(page, note, self._entropy(SECRET_BYTES))
+            if await self._ledger.commit(scope, page.view, map(page.check, page.entries), mutations) is not None:
+                return _gone(mutations, fact_id)
+        raise contended(scope)
+
+    async def _suppress_producer(self, scope: str, producer: str) -> None:
+        """Has what a producer submitted before now, and nobody has decided about, never become a fact."""
+
+        def decide(page: Page) -> list[Mutation]:
+            secret = page.get(SECRET, bytes) or self._entropy(SECRET_BYTES)
+            return [put(SECRET, secret), put(producer_key(secret, producer), Suppression(page.view.now_ms))]
+
+        await self._ledger.change(scope, (SECRET,), decide)
+
+    async def _roll_back(
+        self, scope: str, fact_id: str, wanted: Wanted, superseded: Sequence[str], places: Counter[str]
+    ) -> Forgotten | None:
+        """Takes back what a producer said for a fact; returns what is gone if nobody else said it."""
+        for _ in range(ATTEMPTS_MAX):
+            note = (await self._ledger.facts(scope, (fact_id,))).get(fact_id)
+            if note is None or not any(map(wanted.is_of, note.sources)):
+                return None
+            whole = all(map(wanted.is_of, note.sources))
+            keys = (*places_of(note), *map(fact_key, superseded if whole else ()))
+            page = await self._ledger.read(scope, keys, accepted=True)
+            if page.get(fact_key(fact_id), FactNote) != note:
+                continue
+            found = [page.get(fact_key(id), FactNote) for id in superseded] if whole else []
+            victims = [one for one in found if one is not None and one.superseded_by == fact_id]
+            contents: list[FactContent] = []
+            if whole:
+                mutations = forget(page, note, self._entropy(SECRET_BYTES))
+                mutations += await self._revive(scope, page, note, victims, contents)
+            else:
+                mutations = await self._withdraw(scope, page, note, wanted, contents)
+            if contents:
+                await self._store.write(contents)
+            # Of two changes of a record the later one was made from the earlier.
+            mutations = list({mutation.key: mutation for mutation in mutations}.values())
+            if await self._ledger.commit(scope, page.view, map(page.check, page.entries), mutations) is not None:
+                if not whole:
+                    places["sources"] += sum(map(wanted.is_of, note.sources))
+                    return None
+                places["revived"] += len(victims)
+                return _gone(mutations, fact_id)
+        raise contended(scope)
+
+    async def _withdraw(
+        self, scope: str, page: Page, note: FactNote, wanted: Wanted, contents: list[FactContent]
+    ) -> list[Mutation]:
+        left = withdraw(note, wanted.is_of)
+        if left.trust != note.trust:
+            (content,) = await self._store.read((content_key(scope, note.id, note.newest),))
+            if content is not None:
+                newest = note.newest
+                left, content = rewritten(
+                    left,
+                    content,
+                    page.view.now_ms,
+                    valid_to_ms=newest.valid_to_ms,
+                    recorded_ms=newest.recorded_ms,
+                    replaces=True,
+                )
+                contents.append(content)
+        secret = page.get(SECRET, bytes) or self._entropy(SECRET_BYTES)
+        found = [put(SECRET, secret), put(fact_key(note.id), left)]
+        for source in filter(wanted.is_of, note.sources):
+            found.append(put(evidence_key(secret, note.owner, source.reference), Suppression(page.view.now_ms)))
+        return found
+
+    async def _revive(
+        self, scope: str, page: Page, note: FactNote, victims: Sequence[FactNote], contents: list[FactContent]
+    ) -> list[Mutation]:
+        """Puts back what a rolled-back fact superseded; if that was superseded itself, by what came after."""
+        found: list[Mutation] = []
+        slot = [id for id in (page.get(SLOTS + note.slot, list) or []) if id != note.id] if note.slot else []
+        for victim in victims:
+            if note.state is not FactState.CURRENT:
+                found.append(
+                    put(fact_key(victim.id), msgspec.structs.replace(victim, superseded_by=note.superseded_by))
+                )
+                continue
+            (content,) = await self._store.read((content_key(scope, victim.id, victim.newest),))
+            if content is None:
+                continue
+            now_ms = page.view.now_ms
+            again, text = rewritten(
+                revived(victim), content, now_ms, valid_to_ms=NEVER_MS, recorded_ms=now_ms, replaces=False
+            )
+            contents.append(text)
+            found.append(put(fact_key(victim.id), again))
+            slot.append(victim.id)
+        if note.slot and slot:
+            found.append(put(SLOTS + note.slot, slot))
+        return found
+
+    async def _forget_held(self, scope: str, held: Sequence[FactKey]) -> int:
+        """Removes candidates that are kept apart, and suppresses what they rested on."""
+        contents = await self._removal.read(held)
+        for content in contents:
+            candidate = decode_candidate(content.body)
+            key = candidate_key(candidate.id)
+
+            def decide(page: Page, candidate: Candidate = candidate, key: str = key) -> list[Mutation]:
+                secret = page.get(SECRET, bytes) or self._entropy(SECRET_BYTES)
+                references = [evidence.reference for evidence in candidate.evidence] or [OWN_WORD + candidate.id]
+                now_ms = page.view.now_ms
+                found = [put(SECRET, secret)]
+                found += [put(evidence_key(secret, candidate.owner, ref), Suppression(now_ms)) for ref in references]
+                note = page.get(key, CandidateNote)
+                if note is not None:
+                    until_ms = now_ms + CANDIDATE_RETENTION_MS
+                    found.append(put(key, msgspec.structs.replace(note, content=0), until_ms=until_ms))
+                return found
+
+            await self._ledger.change(scope, (SECRET, key), decide)
+            references = [evidence.reference for evidence in candidate.evidence]
+            if references:
+                await self._redaction.redact(references, long_enough((candidate.text, *values(candidate.object))))
+        return await self._removal.drop(held)
+
+
+def _gone(mutations: Sequence[Mutation], fact_id: str) -> Forgotten:
+    key = forgotten_key(fact_id)
+    data = next(mutation.data for mutation in mutations if mutation.key == key)
+    assert data is not None, "it was just written"
+    return msgspec.json.decode(data, type=Forgotten)

@@ -1,0 +1,132 @@
+"""Which facts, and which candidates that are kept apart, a call to forget means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterable
+from typing import NamedTuple
+
+from noosphere.consistency import Reason, Refusal, invalid
+
+from ..ports.factstore import BATCH_MAX, FactFilter, FactKey, FactStore
+from ..text import distinct_terms, terms
+from .asked import QUERY_BYTES_MAX
+from .contents import HELD, decode_body, decode_candidate
+from .ledger import FactNote, Ledger, SourceNote
+from .types import Candidate
+
+FOUND_MAX = 10_000
+"""Most facts, and most candidates, of one call; a larger owner takes several calls."""
+
+_COMMAND = re.compile(
+    r"\b(?:please|forget|delete|remove|erase|what|everything|anything|about|you|know|remember(?:ed)?|all)\b"
+    r"|请|忘记|忘掉|删除|删掉|抹去|关于|记得|所有",
+    re.IGNORECASE,
+)
+
+
+class Wanted(NamedTuple):
+    """What to forget in one scope; exactly one of the first four.
+
+    Attributes:
+        fact_id: this fact.
+        query: whatever has all terms of this.
+        producer: what this producer, or agent, said.
+        all: everything.
+        owner: only this owner's; empty for any, where the producer is named.
+    """
+
+    fact_id: str = ""
+    query: str = ""
+    producer: str = ""
+    all: bool = False
+    owner: str = ""
+
+    def is_of(self, source: SourceNote) -> bool:
+        """Tells whether a source is the producer's."""
+        return self.producer in (source.producer, source.agent)
+
+
+class Selected(NamedTuple):
+    """What is meant: facts, and keys of the contents of candidates that are kept apart."""
+
+    facts: tuple[FactNote, ...]
+    held: tuple[FactKey, ...]
+
+
+class Query:
+    """What a text asks to forget: all its terms, but for words of command, have to stand in a claim."""
+
+    def __init__(self, text: str) -> None:
+        if len(text.encode("utf-8", "surrogatepass")) > QUERY_BYTES_MAX:
+            raise invalid("query", f"is longer than {QUERY_BYTES_MAX} bytes")
+        self.terms = frozenset(distinct_terms(_COMMAND.sub(" ", text)))
+        if not self.terms:
+            raise invalid("query", f"{text[:100]!r} names nothing; say what to forget, or forget all of an owner")
+
+    def means(self, *texts: str) -> bool:
+        """Tells whether a claim in these words is meant."""
+        return self.terms <= {term for text in texts for term in terms(text, singles=True)}
+
+
+async def select(ledger: Ledger, store: FactStore, scope: str, wanted: Wanted) -> Selected:
+    """Finds what a call means in a scope; it may change before it is forgotten.
+
+    Raises:
+        Refusal: ENTRY_NOT_FOUND for a fact that is not there, INVALID_FIELD for a query without words.
+    """
+    if wanted.fact_id:
+        note = (await ledger.facts(scope, (wanted.fact_id,))).get(wanted.fact_id)
+        if note is None:
+            raise Refusal(Reason.ENTRY_NOT_FOUND, f"there is no fact {wanted.fact_id!r}")
+        return Selected((note,), ())
+    if wanted.query:
+        return await _by_query(ledger, store, scope, wanted)
+    facts = [note async for note in ledger.all_facts(scope) if _meant(note, wanted)]
+    held = [
+        key
+        async for key, candidate in _held(store, scope, wanted.owner)
+        if wanted.all or wanted.producer in (candidate.producer, candidate.actor.rpartition("#")[0])
+    ]
+    return Selected(tuple(facts[:FOUND_MAX]), tuple(held))
+
+
+def _meant(note: FactNote, wanted: Wanted) -> bool:
+    if wanted.owner and note.owner != wanted.owner:
+        return False
+    return wanted.all or any(map(wanted.is_of, note.sources))
+
+
+async def _by_query(ledger: Ledger, store: FactStore, scope: str, wanted: Wanted) -> Selected:
+    query = Query(wanted.query)
+    where = FactFilter((scope,), (wanted.owner,))
+    hits = await store.by_keywords(tuple(query.terms), where, FOUND_MAX)
+    ids: dict[str, None] = {}
+    for part in _parts([hit.key for hit in hits]):
+        for content in await store.read(part):
+            if content is not None:
+                body = decode_body(content)
+                if query.means(body.text, body.subject, body.predicate, body.object):
+                    ids[content.fact_id] = None
+    notes: list[FactNote] = []
+    for start in range(0, len(ids), BATCH_MAX):
+        notes += (await ledger.facts(scope, list(ids)[start : start + BATCH_MAX])).values()
+    held = [
+        key
+        async for key, candidate in _held(store, scope, wanted.owner)
+        if query.means(candidate.text, candidate.subject, candidate.predicate, candidate.object)
+    ]
+    return Selected(tuple(notes), tuple(held))
+
+
+async def _held(store: FactStore, scope: str, owner: str) -> AsyncIterator[tuple[FactKey, Candidate]]:
+    """Streams the candidates that are kept apart, an owner's or all."""
+    keys = [key async for key in store.versions(HELD + scope)]
+    for part in _parts(keys[:FOUND_MAX]):
+        for key, content in zip(part, await store.read(part), strict=True):
+            if content is not None and owner in ("", content.owner):
+                yield key, decode_candidate(content.body)
+
+
+def _parts(keys: list[FactKey]) -> Iterable[list[FactKey]]:
+    return (keys[start : start + BATCH_MAX] for start in range(0, len(keys), BATCH_MAX))

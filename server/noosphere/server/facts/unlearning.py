@@ -1,0 +1,161 @@
+"""What forgetting writes to a ledger: a fact goes whole, or only what one producer said for it. Nothing here waits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from ..ports.factstore import FactContent
+from ..ports.store import Mutation
+from .contents import content_of, decode_body
+from .drafting import CONFIDENCE_MAX
+from .ledger import (
+    FORGOTTEN,
+    KEYS,
+    SECRET,
+    SLOTS,
+    VERSIONS_MAX,
+    FactNote,
+    Page,
+    SourceNote,
+    Suppression,
+    VersionNote,
+    content_number,
+    fact_key,
+    pinned_key,
+    put,
+    remove,
+)
+from .suppression import claim_keys, evidence_key
+from .types import FactState
+
+
+class Forgotten(msgspec.Struct, frozen=True, array_like=True):
+    """What was forgotten in a ledger, as long as words of it may stand elsewhere.
+
+    Attributes:
+        fact_id: the fact.
+        owner: whose it was.
+        contents: the numbers under which the fact store has its words.
+        references: what it rested on.
+        candidates: the candidates that it came from.
+        key: its claim's key.
+        slot: its claim's slot.
+        time_ms: store time at which it was forgotten.
+    """
+
+    fact_id: str
+    owner: str
+    contents: tuple[int, ...]
+    references: tuple[str, ...]
+    candidates: tuple[str, ...]
+    key: str
+    slot: str
+    time_ms: int
+
+
+def forgotten_key(fact_id: str) -> str:
+    """Returns where it is noted that a fact was forgotten here."""
+    return FORGOTTEN + fact_id.rpartition("#")[2]
+
+
+def places_of(note: FactNote) -> tuple[str, ...]:
+    """Returns what forgetting a fact rests on, beside the fact's own record."""
+    slot = (SLOTS + note.slot,) if note.slot else ()
+    return (fact_key(note.id), KEYS + note.key, *slot, SECRET, *map(fact_key, note.contested_by))
+
+
+def forget(page: Page, note: FactNote, fresh_secret: bytes) -> list[Mutation]:
+    """Removes a fact from the ledger, and suppresses what it rested on.
+
+    Args:
+        page: with :func:`places_of` read.
+        note: the fact.
+        fresh_secret: the ledger's secret, if it has none.
+    """
+    now_ms = page.view.now_ms
+    secret = page.get(SECRET, bytes) or fresh_secret
+    found = [put(SECRET, secret)] if page.get(SECRET, bytes) is None else []
+    found += _leave(page, note)
+    suppressed = [evidence_key(secret, note.owner, source.reference) for source in note.sources]
+    suppressed += claim_keys(secret, note.key, note.slot)
+    found += [put(key, Suppression(now_ms)) for key in dict.fromkeys(suppressed)]
+    gone = Forgotten(
+        note.id,
+        note.owner,
+        tuple(dict.fromkeys(version.content for version in note.versions)),
+        tuple(dict.fromkeys(source.reference for source in note.sources)),
+        tuple(dict.fromkeys(source.candidate for source in note.sources)),
+        note.key,
+        note.slot,
+        now_ms,
+    )
+    found.append(put(forgotten_key(note.id), gone))
+    return found
+
+
+def _leave(page: Page, note: FactNote) -> list[Mutation]:
+    """Removes a fact from everywhere in its ledger."""
+    found = [remove(fact_key(note.id))]
+    if page.get(KEYS + note.key, str) == note.id:
+        found.append(remove(KEYS + note.key))
+    if note.slot:
+        ids = page.get(SLOTS + note.slot, list) or []
+        if note.id in ids:
+            left = [id for id in ids if id != note.id]
+            found.append(put(SLOTS + note.slot, left) if left else remove(SLOTS + note.slot))
+    if note.pinned:
+        found.append(remove(pinned_key(note.owner, note.id)))
+    for other in note.contested_by:
+        contested = page.get(fact_key(other), FactNote)
+        if contested is not None and note.id in contested.contested_by:
+            left_by = tuple(id for id in contested.contested_by if id != note.id)
+            found.append(put(fact_key(other), msgspec.structs.replace(contested, contested_by=left_by)))
+    return found
+
+
+def withdraw(note: FactNote, is_of: Callable[[SourceNote], bool]) -> FactNote:
+    """Returns a fact without the sources of one producer, as sure and as trusted as the others make it."""
+    left = tuple(source for source in note.sources if not is_of(source))
+    unsure = math.prod(1 - confidence for confidence in _by_candidate(left))
+    return msgspec.structs.replace(
+        note,
+        sources=left,
+        source_count=note.source_count - (len(note.sources) - len(left)),
+        confidence=min(CONFIDENCE_MAX, 1 - unsure),
+        trust=max(source.trust for source in left),
+    )
+
+
+def _by_candidate(sources: Iterable[SourceNote]) -> Iterable[float]:
+    """Returns what the candidates gave, each once: evidence of one candidate does not make it surer."""
+    return {source.candidate: source.confidence for source in sources}.values()
+
+
+def rewritten(
+    note: FactNote, content: FactContent, now_ms: int, *, valid_to_ms: int, recorded_ms: int, replaces: bool
+) -> tuple[FactNote, FactContent]:
+    """Returns a fact with another version in the same words, and that version's content.
+
+    Args:
+        note: the fact, with the state and trust that it is to have.
+        content: its newest version's.
+        now_ms: store time.
+        valid_to_ms: until when it is so.
+        recorded_ms: when the version counts as recorded.
+        replaces: whether it takes the newest version's place instead of following it.
+    """
+    newest, body = note.newest, decode_body(content)
+    number = newest.number + 1
+    said = (note.id, body.text, *map(str, (newest.valid_from_ms, valid_to_ms, note.trust, note.expires_at_ms, now_ms)))
+    version = VersionNote(number, content_number(number, *said), recorded_ms, newest.valid_from_ms, valid_to_ms)
+    earlier: Sequence[VersionNote] = note.versions[:-1] if replaces else note.versions
+    changed = msgspec.structs.replace(note, versions=(*earlier, version)[-VERSIONS_MAX:])
+    return changed, content_of(content.scope, changed, version, body, content.vector)
+
+
+def revived(note: FactNote) -> FactNote:
+    """Returns a superseded fact as a current one."""
+    return msgspec.structs.replace(note, state=FactState.CURRENT, superseded_by="")
