@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .bench_recall import recall
+from .bench_updates import updates
 from .common import JsonOption, common
 from .exits import CliError, ExitCode, usage
 from .output import print_json, print_line, print_table
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Measure on data of one's own.")
 app.command()(recall)
+app.command()(updates)
 
 
 @app.command()

@@ -439,6 +439,45 @@ class RecallShape(TypedDict):
     weights_sha256: Annotated[str, "The digest of the ranking's weights."]
 
 
+class UpdatesPlacedShape(TypedDict):
+    """How questions about facts that have changed were answered, in percent."""
+
+    n: Annotated[int, "Questions."]
+    current_first: Annotated[float, "The first hit is the fact that holds now."]
+    stale_first: Annotated[float, "The first hit is one that it contradicts."]
+
+
+class UpdatesMissedShape(TypedDict):
+    """A question whose answer was not the first hit."""
+
+    question: Annotated[str, "What was asked."]
+    wanted: Annotated[str, "The fact that answers it; empty if the set has none."]
+    first: Annotated[str, "The first hit; empty if there was none."]
+
+
+class UpdatesSetShape(TypedDict):
+    """What became of one set of facts."""
+
+    name: Annotated[str, "The file's name."]
+    facts: Annotated[int, "Facts that arrived."]
+    decided: Annotated[dict[str, int], "How many of them became what, by status."]
+    supersessions: Annotated[int, "Facts that were superseded."]
+    false_supersessions: Annotated[list[str], "Those that should not have been, with what superseded them."]
+    questions: Annotated[UpdatesPlacedShape, "Over all questions."]
+    alone: Annotated[UpdatesPlacedShape, "The same, searched among what was superseded, too."]
+    missed: Annotated[list[UpdatesMissedShape], "The questions whose answer was not first."]
+
+
+class UpdatesShape(TypedDict):
+    """What becomes of facts that later ones contradict."""
+
+    ok: Annotated[bool, "Whether all gates are reached, by every set."]
+    gates: Annotated[dict[str, float], "What has to be reached, in percent: the least `current_first`, the most else."]
+    goals: Annotated[dict[str, float], "What should be."]
+    reached: Annotated[dict[str, float], "What is, by the worst set."]
+    sets: Annotated[list[UpdatesSetShape], "By file."]
+
+
 class VersionShape(TypedDict):
     """The program's version."""
 

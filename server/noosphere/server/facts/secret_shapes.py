@@ -26,7 +26,8 @@ _COMPILED = tuple((re.compile(pattern), what) for pattern, what in _TOKENS)
 
 _NAME = (
     r"(?:\b(?:pass ?words?|pass ?phrases?|passwd|pwd|pass ?codes?|pin(?: code| number)?|api[ _-]?keys?"
-    r"|secret[ _-]?keys?|access[ _-]?(?:keys?|tokens?)|auth(?:entication|orization)?[ _-]?tokens?|client[ _-]?secrets?|private[ _-]?keys?"
+    r"|secret[ _-]?keys?"
+    r"|access[ _-]?(?:keys?|tokens?)|auth(?:entication|orization)?[ _-]?tokens?|client[ _-]?secrets?|private[ _-]?keys?"
     r"|(?:security|recovery|backup|verification) codes?|seed phrases?|tokens?|secrets?|credentials?|cvv2?|ssn"
     r"|social security numbers?)\b"
     r"|密码|口令|密钥|令牌|验证码|密碼|パスワード|暗証番号|비밀번호|пароль|كلمة المرور)"
