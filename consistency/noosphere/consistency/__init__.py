@@ -74,6 +74,8 @@ from .readset import (
     check_guards,
     decode_read_set,
     encode_read_set,
+    key_seen_bytes,
+    read_set_room,
 )
 from .record import Claim, Encoding, Record, Scalar, Sibling, seen_by_reader
 from .requests import Remembered, RequestMemory, RequestRef, check_replay, fingerprint
@@ -201,11 +203,13 @@ __all__ = [
     "find_lost",
     "fingerprint",
     "invalid",
+    "key_seen_bytes",
     "make_revision",
     "matches",
     "merge",
     "merge_tokens",
     "next_revision",
+    "read_set_room",
     "resolve_policy",
     "revisions_back",
     "seal",

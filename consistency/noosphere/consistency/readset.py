@@ -239,6 +239,23 @@ def encode_read_set(read_set: ReadSet) -> bytes:
     Raises:
         Refusal: VALUE_TOO_LARGE.
     """
+    token = _sealed(read_set)
+    if len(token) > TOKEN_BYTES_MAX:
+        raise too_large("read_set_token", len(token), TOKEN_BYTES_MAX)
+    return token
+
+
+def read_set_room(read_set: ReadSet) -> int:
+    """Returns by how many bytes a read set's token may still grow; below 0 it is too large already."""
+    return TOKEN_BYTES_MAX - len(_sealed(read_set))
+
+
+def key_seen_bytes(key: str) -> int:
+    """Returns by how many bytes a key makes a read set's token larger."""
+    return _KEY.size + len(key.encode())
+
+
+def _sealed(read_set: ReadSet) -> bytes:
     parts: list[bytes] = []
     for namespace, part in read_set.namespaces.items():
         text = namespace.encode()
@@ -249,10 +266,7 @@ def encode_read_set(read_set: ReadSet) -> bytes:
         for (collection, mode), (stamp, ends_ms) in part.collections.items():
             text = collection.encode()
             parts.append(_COLLECTION.pack(len(text), mode is StampMode.MEMBERS, stamp, ends_ms) + text)
-    token = seal(TokenKind.READ_SET, b"".join(parts))
-    if len(token) > TOKEN_BYTES_MAX:
-        raise too_large("read_set_token", len(token), TOKEN_BYTES_MAX)
-    return token
+    return seal(TokenKind.READ_SET, b"".join(parts))
 
 
 def decode_read_set(token: bytes, field_name: str = "read_set_token") -> ReadSet:

@@ -26,53 +26,53 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from noosphere.v1 import types_pb2 as noosphere_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"noosphere/v1/context_service.proto\x12\x0cnoosphere.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18noosphere/v1/types.proto\"\xa8\x01\n\x0bSectionRule\x12\'\n\x04kind\x18\x01 \x01(\x0e\x32\x19.noosphere.v1.SectionKind\x12\r\n\x05share\x18\x02 \x01(\x01\x12\x12\n\ntokens_min\x18\x03 \x01(\r\x12\x12\n\ntokens_max\x18\x04 \x01(\r\x12\x10\n\x08priority\x18\x05 \x01(\r\x12\'\n\x04\x66orm\x18\x06 \x01(\x0e\x32\x19.noosphere.v1.SectionForm\"i\n\x06Recipe\x12\x0c\n\x04name\x18\x01 \x01(\t\x12+\n\x08sections\x18\x02 \x03(\x0b\x32\x19.noosphere.v1.SectionRule\x12\x11\n\ttrust_min\x18\x03 \x01(\x01\x12\x11\n\tfacts_max\x18\x04 \x01(\r\"V\n\x08\x45vidence\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x0e\n\x06source\x18\x03 \x01(\t\x12\r\n\x05trust\x18\x04 \x01(\x01\x12\x11\n\trelevance\x18\x05 \x01(\x01\"C\n\nToolSchema\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x12\n\nparameters\x18\x03 \x01(\t\"U\n\rContextBudget\x12\x0e\n\x06tokens\x18\x01 \x01(\r\x12\x15\n\rwindow_tokens\x18\x02 \x01(\r\x12\x1d\n\x15reserve_output_tokens\x18\x03 \x01(\r\"\xc8\x03\n\x16\x41ssembleContextRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05input\x18\x02 \x01(\t\x12\x0e\n\x06system\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x11\n\ttokenizer\x18\x05 \x01(\t\x12+\n\x06\x62udget\x18\x06 \x01(\x0b\x32\x1b.noosphere.v1.ContextBudget\x12$\n\x06recipe\x18\x07 \x01(\x0b\x32\x14.noosphere.v1.Recipe\x12(\n\x08\x65vidence\x18\x08 \x03(\x0b\x32\x16.noosphere.v1.Evidence\x12\'\n\x05tools\x18\t \x03(\x0b\x32\x18.noosphere.v1.ToolSchema\x12)\n\tsubagents\x18\n \x03(\x0b\x32\x16.noosphere.v1.Evidence\x12\r\n\x05notes\x18\x0b \x03(\t\x12\r\n\x05guard\x18\x0c \x03(\t\x12\x18\n\x10guard_transcript\x18\r \x01(\x08\x12\x13\n\x0b\x66\x61\x63t_owners\x18\x0e \x03(\t\x12\x12\n\nfact_query\x18\x0f \x01(\t\x12\'\n\x04\x63\x61ll\x18\x10 \x01(\x0b\x32\x19.noosphere.v1.CallContext\"i\n\x07Section\x12\'\n\x04kind\x18\x01 \x01(\x0e\x32\x19.noosphere.v1.SectionKind\x12\x13\n\x0btokens_used\x18\x02 \x01(\r\x12\x12\n\ntokens_max\x18\x03 \x01(\r\x12\x0c\n\x04text\x18\x04 \x01(\t\"\xe6\x01\n\rManifestEntry\x12\n\n\x02id\x18\x01 \x01(\t\x12*\n\x07section\x18\x02 \x01(\x0e\x32\x19.noosphere.v1.SectionKind\x12%\n\x04\x66\x61te\x18\x03 \x01(\x0e\x32\x17.noosphere.v1.EntryFate\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0e\n\x06source\x18\x05 \x01(\t\x12\x0f\n\x07version\x18\x06 \x01(\x04\x12\x0e\n\x06tokens\x18\x07 \x01(\r\x12\x13\n\x0btokens_full\x18\x08 \x01(\r\x12\r\n\x05trust\x18\t \x01(\x01\x12\x11\n\trelevance\x18\n \x01(\x01\"\xe5\x02\n\x08Manifest\x12\x12\n\ncontext_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12/\n\x0b\x63reate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06\x61uthor\x18\x04 \x01(\t\x12\x0c\n\x04turn\x18\x05 \x01(\x04\x12\x0e\n\x06recipe\x18\x06 \x01(\t\x12\x11\n\ttokenizer\x18\x07 \x01(\t\x12\r\n\x05\x65xact\x18\x08 \x01(\x08\x12\x12\n\ntokens_max\x18\t \x01(\r\x12\x13\n\x0btokens_used\x18\n \x01(\r\x12\'\n\x08sections\x18\x0b \x03(\x0b\x32\x15.noosphere.v1.Section\x12,\n\x07\x65ntries\x18\x0c \x03(\x0b\x32\x1b.noosphere.v1.ManifestEntry\x12\x10\n\x08warnings\x18\r \x03(\t\x12\x10\n\x08revision\x18\x0e \x01(\x04\x12\x0c\n\x04used\x18\x0f \x03(\t\"d\n\x10RenderedMessages\x12\x0e\n\x06openai\x18\x01 \x01(\t\x12\x11\n\tanthropic\x18\x02 \x01(\t\x12\x14\n\x0copenai_tools\x18\x03 \x01(\t\x12\x17\n\x0f\x61nthropic_tools\x18\x04 \x01(\t\"\xfc\x01\n\x17\x41ssembleContextResponse\x12\x12\n\ncontext_id\x18\x01 \x01(\t\x12\'\n\x08sections\x18\x02 \x03(\x0b\x32\x15.noosphere.v1.Section\x12\x30\n\x08messages\x18\x03 \x01(\x0b\x32\x1e.noosphere.v1.RenderedMessages\x12(\n\x08manifest\x18\x04 \x01(\x0b\x32\x16.noosphere.v1.Manifest\x12\x13\n\x0butilization\x18\x05 \x01(\x01\x12\x0c\n\x04head\x18\x06 \x01(\x04\x12%\n\x04\x63\x61ll\x18\x0f \x01(\x0b\x32\x17.noosphere.v1.CallReply\"K\n\x12PlanContextRequest\x12\x35\n\x07\x63ontext\x18\x01 \x01(\x0b\x32$.noosphere.v1.AssembleContextRequest\"R\n\x13PlanContextResponse\x12\'\n\x08sections\x18\x01 \x03(\x0b\x32\x15.noosphere.v1.Section\x12\x12\n\ntokens_max\x18\x02 \x01(\r\"\x82\x01\n\x12ReportUsageRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x12\n\ncontext_id\x18\x02 \x01(\t\x12\x0c\n\x04used\x18\x03 \x03(\t\x12\r\n\x05reply\x18\x04 \x01(\t\x12\'\n\x04\x63\x61ll\x18\x0f \x01(\x0b\x32\x19.noosphere.v1.CallContext\"5\n\x13ReportUsageResponse\x12\x0c\n\x04used\x18\x01 \x01(\r\x12\x10\n\x08recalled\x18\x02 \x01(\r\"h\n\x15\x45xplainContextRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x12\n\ncontext_id\x18\x02 \x01(\t\x12\'\n\x04\x63\x61ll\x18\x0f \x01(\x0b\x32\x19.noosphere.v1.CallContext\"B\n\x16\x45xplainContextResponse\x12(\n\x08manifest\x18\x01 \x01(\x0b\x32\x16.noosphere.v1.Manifest*\xe4\x02\n\x0bSectionKind\x12\x1c\n\x18SECTION_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13SECTION_KIND_SYSTEM\x10\x01\x12\x16\n\x12SECTION_KIND_TOOLS\x10\x02\x12\x18\n\x14SECTION_KIND_PROFILE\x10\x03\x12\x15\n\x11SECTION_KIND_TASK\x10\x04\x12\x18\n\x14SECTION_KIND_SUMMARY\x10\x05\x12\x1a\n\x16SECTION_KIND_SUBAGENTS\x10\x06\x12\x18\n\x14SECTION_KIND_WORKING\x10\x07\x12\x1b\n\x17SECTION_KIND_TRANSCRIPT\x10\x08\x12\x16\n\x12SECTION_KIND_FACTS\x10\t\x12\x19\n\x15SECTION_KIND_EVIDENCE\x10\n\x12\x1d\n\x19SECTION_KIND_TOOL_RESULTS\x10\x0b\x12\x16\n\x12SECTION_KIND_INPUT\x10\x0c*\x8a\x01\n\x0bSectionForm\x12\x1c\n\x18SECTION_FORM_UNSPECIFIED\x10\x00\x12\x15\n\x11SECTION_FORM_FULL\x10\x01\x12\x18\n\x14SECTION_FORM_SUMMARY\x10\x02\x12\x15\n\x11SECTION_FORM_JSON\x10\x03\x12\x15\n\x11SECTION_FORM_YAML\x10\x04*r\n\tEntryFate\x12\x1a\n\x16\x45NTRY_FATE_UNSPECIFIED\x10\x00\x12\x17\n\x13\x45NTRY_FATE_INCLUDED\x10\x01\x12\x18\n\x14\x45NTRY_FATE_SHORTENED\x10\x02\x12\x16\n\x12\x45NTRY_FATE_DROPPED\x10\x03\x32\xf5\x02\n\x0e\x43ontextService\x12^\n\x0f\x41ssembleContext\x12$.noosphere.v1.AssembleContextRequest\x1a%.noosphere.v1.AssembleContextResponse\x12R\n\x0bPlanContext\x12 .noosphere.v1.PlanContextRequest\x1a!.noosphere.v1.PlanContextResponse\x12R\n\x0bReportUsage\x12 .noosphere.v1.ReportUsageRequest\x1a!.noosphere.v1.ReportUsageResponse\x12[\n\x0e\x45xplainContext\x12#.noosphere.v1.ExplainContextRequest\x1a$.noosphere.v1.ExplainContextResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"noosphere/v1/context_service.proto\x12\x0cnoosphere.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18noosphere/v1/types.proto\"\xa8\x01\n\x0bSectionRule\x12\'\n\x04kind\x18\x01 \x01(\x0e\x32\x19.noosphere.v1.SectionKind\x12\r\n\x05share\x18\x02 \x01(\x01\x12\x12\n\ntokens_min\x18\x03 \x01(\r\x12\x12\n\ntokens_max\x18\x04 \x01(\r\x12\x10\n\x08priority\x18\x05 \x01(\r\x12\'\n\x04\x66orm\x18\x06 \x01(\x0e\x32\x19.noosphere.v1.SectionForm\"i\n\x06Recipe\x12\x0c\n\x04name\x18\x01 \x01(\t\x12+\n\x08sections\x18\x02 \x03(\x0b\x32\x19.noosphere.v1.SectionRule\x12\x11\n\ttrust_min\x18\x03 \x01(\x01\x12\x11\n\tfacts_max\x18\x04 \x01(\r\"\x86\x01\n\x08\x45vidence\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x0e\n\x06source\x18\x03 \x01(\t\x12\r\n\x05trust\x18\x04 \x01(\x01\x12\x11\n\trelevance\x18\x05 \x01(\x01\x12\x14\n\x0c\x63\x61rried_from\x18\x06 \x01(\t\x12\x18\n\x10\x63\x61rried_revision\x18\x07 \x01(\x04\"C\n\nToolSchema\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x12\n\nparameters\x18\x03 \x01(\t\"U\n\rContextBudget\x12\x0e\n\x06tokens\x18\x01 \x01(\r\x12\x15\n\rwindow_tokens\x18\x02 \x01(\r\x12\x1d\n\x15reserve_output_tokens\x18\x03 \x01(\r\"\xe0\x03\n\x16\x41ssembleContextRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05input\x18\x02 \x01(\t\x12\x0e\n\x06system\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x11\n\ttokenizer\x18\x05 \x01(\t\x12+\n\x06\x62udget\x18\x06 \x01(\x0b\x32\x1b.noosphere.v1.ContextBudget\x12$\n\x06recipe\x18\x07 \x01(\x0b\x32\x14.noosphere.v1.Recipe\x12(\n\x08\x65vidence\x18\x08 \x03(\x0b\x32\x16.noosphere.v1.Evidence\x12\'\n\x05tools\x18\t \x03(\x0b\x32\x18.noosphere.v1.ToolSchema\x12)\n\tsubagents\x18\n \x03(\x0b\x32\x16.noosphere.v1.Evidence\x12\r\n\x05notes\x18\x0b \x03(\t\x12\r\n\x05guard\x18\x0c \x03(\t\x12\x18\n\x10guard_transcript\x18\r \x01(\x08\x12\x13\n\x0b\x66\x61\x63t_owners\x18\x0e \x03(\t\x12\x12\n\nfact_query\x18\x0f \x01(\t\x12\'\n\x04\x63\x61ll\x18\x10 \x01(\x0b\x32\x19.noosphere.v1.CallContext\x12\x16\n\x0e\x65vidence_stays\x18\x11 \x01(\x08\"i\n\x07Section\x12\'\n\x04kind\x18\x01 \x01(\x0e\x32\x19.noosphere.v1.SectionKind\x12\x13\n\x0btokens_used\x18\x02 \x01(\r\x12\x12\n\ntokens_max\x18\x03 \x01(\r\x12\x0c\n\x04text\x18\x04 \x01(\t\"\x9b\x02\n\rManifestEntry\x12\n\n\x02id\x18\x01 \x01(\t\x12*\n\x07section\x18\x02 \x01(\x0e\x32\x19.noosphere.v1.SectionKind\x12%\n\x04\x66\x61te\x18\x03 \x01(\x0e\x32\x17.noosphere.v1.EntryFate\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0e\n\x06source\x18\x05 \x01(\t\x12\x0f\n\x07version\x18\x06 \x01(\x04\x12\x0e\n\x06tokens\x18\x07 \x01(\r\x12\x13\n\x0btokens_full\x18\x08 \x01(\r\x12\r\n\x05trust\x18\t \x01(\x01\x12\x11\n\trelevance\x18\n \x01(\x01\x12\x14\n\x0c\x63\x61rried_from\x18\x0b \x01(\t\x12\x0c\n\x04late\x18\x0c \x01(\x08\x12\x0f\n\x07\x63hanged\x18\r \x03(\t\"\xe5\x02\n\x08Manifest\x12\x12\n\ncontext_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12/\n\x0b\x63reate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06\x61uthor\x18\x04 \x01(\t\x12\x0c\n\x04turn\x18\x05 \x01(\x04\x12\x0e\n\x06recipe\x18\x06 \x01(\t\x12\x11\n\ttokenizer\x18\x07 \x01(\t\x12\r\n\x05\x65xact\x18\x08 \x01(\x08\x12\x12\n\ntokens_max\x18\t \x01(\r\x12\x13\n\x0btokens_used\x18\n \x01(\r\x12\'\n\x08sections\x18\x0b \x03(\x0b\x32\x15.noosphere.v1.Section\x12,\n\x07\x65ntries\x18\x0c \x03(\x0b\x32\x1b.noosphere.v1.ManifestEntry\x12\x10\n\x08warnings\x18\r \x03(\t\x12\x10\n\x08revision\x18\x0e \x01(\x04\x12\x0c\n\x04used\x18\x0f \x03(\t\"d\n\x10RenderedMessages\x12\x0e\n\x06openai\x18\x01 \x01(\t\x12\x11\n\tanthropic\x18\x02 \x01(\t\x12\x14\n\x0copenai_tools\x18\x03 \x01(\t\x12\x17\n\x0f\x61nthropic_tools\x18\x04 \x01(\t\"\xfc\x01\n\x17\x41ssembleContextResponse\x12\x12\n\ncontext_id\x18\x01 \x01(\t\x12\'\n\x08sections\x18\x02 \x03(\x0b\x32\x15.noosphere.v1.Section\x12\x30\n\x08messages\x18\x03 \x01(\x0b\x32\x1e.noosphere.v1.RenderedMessages\x12(\n\x08manifest\x18\x04 \x01(\x0b\x32\x16.noosphere.v1.Manifest\x12\x13\n\x0butilization\x18\x05 \x01(\x01\x12\x0c\n\x04head\x18\x06 \x01(\x04\x12%\n\x04\x63\x61ll\x18\x0f \x01(\x0b\x32\x17.noosphere.v1.CallReply\"K\n\x12PlanContextRequest\x12\x35\n\x07\x63ontext\x18\x01 \x01(\x0b\x32$.noosphere.v1.AssembleContextRequest\"R\n\x13PlanContextResponse\x12\'\n\x08sections\x18\x01 \x03(\x0b\x32\x15.noosphere.v1.Section\x12\x12\n\ntokens_max\x18\x02 \x01(\r\"\x82\x01\n\x12ReportUsageRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x12\n\ncontext_id\x18\x02 \x01(\t\x12\x0c\n\x04used\x18\x03 \x03(\t\x12\r\n\x05reply\x18\x04 \x01(\t\x12\'\n\x04\x63\x61ll\x18\x0f \x01(\x0b\x32\x19.noosphere.v1.CallContext\"5\n\x13ReportUsageResponse\x12\x0c\n\x04used\x18\x01 \x01(\r\x12\x10\n\x08recalled\x18\x02 \x01(\r\"h\n\x15\x45xplainContextRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x12\n\ncontext_id\x18\x02 \x01(\t\x12\'\n\x04\x63\x61ll\x18\x0f \x01(\x0b\x32\x19.noosphere.v1.CallContext\"B\n\x16\x45xplainContextResponse\x12(\n\x08manifest\x18\x01 \x01(\x0b\x32\x16.noosphere.v1.Manifest*\xe4\x02\n\x0bSectionKind\x12\x1c\n\x18SECTION_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13SECTION_KIND_SYSTEM\x10\x01\x12\x16\n\x12SECTION_KIND_TOOLS\x10\x02\x12\x18\n\x14SECTION_KIND_PROFILE\x10\x03\x12\x15\n\x11SECTION_KIND_TASK\x10\x04\x12\x18\n\x14SECTION_KIND_SUMMARY\x10\x05\x12\x1a\n\x16SECTION_KIND_SUBAGENTS\x10\x06\x12\x18\n\x14SECTION_KIND_WORKING\x10\x07\x12\x1b\n\x17SECTION_KIND_TRANSCRIPT\x10\x08\x12\x16\n\x12SECTION_KIND_FACTS\x10\t\x12\x19\n\x15SECTION_KIND_EVIDENCE\x10\n\x12\x1d\n\x19SECTION_KIND_TOOL_RESULTS\x10\x0b\x12\x16\n\x12SECTION_KIND_INPUT\x10\x0c*\x8a\x01\n\x0bSectionForm\x12\x1c\n\x18SECTION_FORM_UNSPECIFIED\x10\x00\x12\x15\n\x11SECTION_FORM_FULL\x10\x01\x12\x18\n\x14SECTION_FORM_SUMMARY\x10\x02\x12\x15\n\x11SECTION_FORM_JSON\x10\x03\x12\x15\n\x11SECTION_FORM_YAML\x10\x04*r\n\tEntryFate\x12\x1a\n\x16\x45NTRY_FATE_UNSPECIFIED\x10\x00\x12\x17\n\x13\x45NTRY_FATE_INCLUDED\x10\x01\x12\x18\n\x14\x45NTRY_FATE_SHORTENED\x10\x02\x12\x16\n\x12\x45NTRY_FATE_DROPPED\x10\x03\x32\xf5\x02\n\x0e\x43ontextService\x12^\n\x0f\x41ssembleContext\x12$.noosphere.v1.AssembleContextRequest\x1a%.noosphere.v1.AssembleContextResponse\x12R\n\x0bPlanContext\x12 .noosphere.v1.PlanContextRequest\x1a!.noosphere.v1.PlanContextResponse\x12R\n\x0bReportUsage\x12 .noosphere.v1.ReportUsageRequest\x1a!.noosphere.v1.ReportUsageResponse\x12[\n\x0e\x45xplainContext\x12#.noosphere.v1.ExplainContextRequest\x1a$.noosphere.v1.ExplainContextResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'noosphere.v1.context_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SECTIONKIND']._serialized_start=2673
-  _globals['_SECTIONKIND']._serialized_end=3029
-  _globals['_SECTIONFORM']._serialized_start=3032
-  _globals['_SECTIONFORM']._serialized_end=3170
-  _globals['_ENTRYFATE']._serialized_start=3172
-  _globals['_ENTRYFATE']._serialized_end=3286
+  _globals['_SECTIONKIND']._serialized_start=2799
+  _globals['_SECTIONKIND']._serialized_end=3155
+  _globals['_SECTIONFORM']._serialized_start=3158
+  _globals['_SECTIONFORM']._serialized_end=3296
+  _globals['_ENTRYFATE']._serialized_start=3298
+  _globals['_ENTRYFATE']._serialized_end=3412
   _globals['_SECTIONRULE']._serialized_start=112
   _globals['_SECTIONRULE']._serialized_end=280
   _globals['_RECIPE']._serialized_start=282
   _globals['_RECIPE']._serialized_end=387
-  _globals['_EVIDENCE']._serialized_start=389
-  _globals['_EVIDENCE']._serialized_end=475
-  _globals['_TOOLSCHEMA']._serialized_start=477
-  _globals['_TOOLSCHEMA']._serialized_end=544
-  _globals['_CONTEXTBUDGET']._serialized_start=546
-  _globals['_CONTEXTBUDGET']._serialized_end=631
-  _globals['_ASSEMBLECONTEXTREQUEST']._serialized_start=634
-  _globals['_ASSEMBLECONTEXTREQUEST']._serialized_end=1090
-  _globals['_SECTION']._serialized_start=1092
-  _globals['_SECTION']._serialized_end=1197
-  _globals['_MANIFESTENTRY']._serialized_start=1200
-  _globals['_MANIFESTENTRY']._serialized_end=1430
-  _globals['_MANIFEST']._serialized_start=1433
-  _globals['_MANIFEST']._serialized_end=1790
-  _globals['_RENDEREDMESSAGES']._serialized_start=1792
-  _globals['_RENDEREDMESSAGES']._serialized_end=1892
-  _globals['_ASSEMBLECONTEXTRESPONSE']._serialized_start=1895
-  _globals['_ASSEMBLECONTEXTRESPONSE']._serialized_end=2147
-  _globals['_PLANCONTEXTREQUEST']._serialized_start=2149
-  _globals['_PLANCONTEXTREQUEST']._serialized_end=2224
-  _globals['_PLANCONTEXTRESPONSE']._serialized_start=2226
-  _globals['_PLANCONTEXTRESPONSE']._serialized_end=2308
-  _globals['_REPORTUSAGEREQUEST']._serialized_start=2311
-  _globals['_REPORTUSAGEREQUEST']._serialized_end=2441
-  _globals['_REPORTUSAGERESPONSE']._serialized_start=2443
-  _globals['_REPORTUSAGERESPONSE']._serialized_end=2496
-  _globals['_EXPLAINCONTEXTREQUEST']._serialized_start=2498
-  _globals['_EXPLAINCONTEXTREQUEST']._serialized_end=2602
-  _globals['_EXPLAINCONTEXTRESPONSE']._serialized_start=2604
-  _globals['_EXPLAINCONTEXTRESPONSE']._serialized_end=2670
-  _globals['_CONTEXTSERVICE']._serialized_start=3289
-  _globals['_CONTEXTSERVICE']._serialized_end=3662
+  _globals['_EVIDENCE']._serialized_start=390
+  _globals['_EVIDENCE']._serialized_end=524
+  _globals['_TOOLSCHEMA']._serialized_start=526
+  _globals['_TOOLSCHEMA']._serialized_end=593
+  _globals['_CONTEXTBUDGET']._serialized_start=595
+  _globals['_CONTEXTBUDGET']._serialized_end=680
+  _globals['_ASSEMBLECONTEXTREQUEST']._serialized_start=683
+  _globals['_ASSEMBLECONTEXTREQUEST']._serialized_end=1163
+  _globals['_SECTION']._serialized_start=1165
+  _globals['_SECTION']._serialized_end=1270
+  _globals['_MANIFESTENTRY']._serialized_start=1273
+  _globals['_MANIFESTENTRY']._serialized_end=1556
+  _globals['_MANIFEST']._serialized_start=1559
+  _globals['_MANIFEST']._serialized_end=1916
+  _globals['_RENDEREDMESSAGES']._serialized_start=1918
+  _globals['_RENDEREDMESSAGES']._serialized_end=2018
+  _globals['_ASSEMBLECONTEXTRESPONSE']._serialized_start=2021
+  _globals['_ASSEMBLECONTEXTRESPONSE']._serialized_end=2273
+  _globals['_PLANCONTEXTREQUEST']._serialized_start=2275
+  _globals['_PLANCONTEXTREQUEST']._serialized_end=2350
+  _globals['_PLANCONTEXTRESPONSE']._serialized_start=2352
+  _globals['_PLANCONTEXTRESPONSE']._serialized_end=2434
+  _globals['_REPORTUSAGEREQUEST']._serialized_start=2437
+  _globals['_REPORTUSAGEREQUEST']._serialized_end=2567
+  _globals['_REPORTUSAGERESPONSE']._serialized_start=2569
+  _globals['_REPORTUSAGERESPONSE']._serialized_end=2622
+  _globals['_EXPLAINCONTEXTREQUEST']._serialized_start=2624
+  _globals['_EXPLAINCONTEXTREQUEST']._serialized_end=2728
+  _globals['_EXPLAINCONTEXTRESPONSE']._serialized_start=2730
+  _globals['_EXPLAINCONTEXTRESPONSE']._serialized_end=2796
+  _globals['_CONTEXTSERVICE']._serialized_start=3415
+  _globals['_CONTEXTSERVICE']._serialized_end=3788
 # @@protoc_insertion_point(module_scope)

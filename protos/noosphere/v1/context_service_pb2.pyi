@@ -234,6 +234,8 @@ class Evidence(_message.Message):
     SOURCE_FIELD_NUMBER: _builtins.int
     TRUST_FIELD_NUMBER: _builtins.int
     RELEVANCE_FIELD_NUMBER: _builtins.int
+    CARRIED_FROM_FIELD_NUMBER: _builtins.int
+    CARRIED_REVISION_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The caller's id for it, unique in the request."""
     text: _builtins.str
@@ -244,6 +246,12 @@ class Evidence(_message.Message):
     """How far it is trusted, 0 to 1."""
     relevance: _builtins.float
     """How likely it helps, 0 to 1; 0 means unknown."""
+    carried_from: _builtins.str
+    """Of evidence that is carried: the id of the context for which it was first given, at most 128 bytes; empty for
+    what is given for this one. Carried evidence with the id or the text of what is given for this one is left out.
+    """
+    carried_revision: _builtins.int
+    """Of evidence that is carried: the manifest's revision of that context, so that it stays where it stood."""
     def __init__(
         self,
         *,
@@ -252,10 +260,12 @@ class Evidence(_message.Message):
         source: _builtins.str = ...,
         trust: _builtins.float = ...,
         relevance: _builtins.float = ...,
+        carried_from: _builtins.str = ...,
+        carried_revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "relevance", b"relevance", "source", b"source", "text", b"text", "trust", b"trust"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["carried_from", b"carried_from", "carried_revision", b"carried_revision", "id", b"id", "relevance", b"relevance", "source", b"source", "text", b"text", "trust", b"trust"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -345,6 +355,7 @@ class AssembleContextRequest(_message.Message):
     FACT_OWNERS_FIELD_NUMBER: _builtins.int
     FACT_QUERY_FIELD_NUMBER: _builtins.int
     CALL_FIELD_NUMBER: _builtins.int
+    EVIDENCE_STAYS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """The session's id."""
     input: _builtins.str
@@ -361,6 +372,10 @@ class AssembleContextRequest(_message.Message):
     """Let the read set also cover the transcript."""
     fact_query: _builtins.str
     """What facts are searched by; empty means the current input."""
+    evidence_stays: _builtins.bool
+    """The evidence will be given again, as carried. Then what is given during a turn stands where it came, before the
+    newest step, and not in the section's place, so that later contexts begin with the same bytes.
+    """
     @_builtins.property
     def budget(self) -> Global___ContextBudget:
         """How large the context may be."""
@@ -371,7 +386,7 @@ class AssembleContextRequest(_message.Message):
 
     @_builtins.property
     def evidence(self) -> _containers.RepeatedCompositeFieldContainer[Global___Evidence]:
-        """Evidence, at most 200 entries."""
+        """Evidence, at most 200 entries, what is carried included."""
 
     @_builtins.property
     def tools(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolSchema]:
@@ -418,10 +433,11 @@ class AssembleContextRequest(_message.Message):
         fact_owners: _abc.Iterable[_builtins.str] | None = ...,
         fact_query: _builtins.str = ...,
         call: _types_pb2.CallContext | None = ...,
+        evidence_stays: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "call", b"call", "recipe", b"recipe"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "call", b"call", "evidence", b"evidence", "fact_owners", b"fact_owners", "fact_query", b"fact_query", "guard", b"guard", "guard_transcript", b"guard_transcript", "input", b"input", "model", b"model", "notes", b"notes", "recipe", b"recipe", "session_id", b"session_id", "subagents", b"subagents", "system", b"system", "tokenizer", b"tokenizer", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "call", b"call", "evidence", b"evidence", "evidence_stays", b"evidence_stays", "fact_owners", b"fact_owners", "fact_query", b"fact_query", "guard", b"guard", "guard_transcript", b"guard_transcript", "input", b"input", "model", b"model", "notes", b"notes", "recipe", b"recipe", "session_id", b"session_id", "subagents", b"subagents", "system", b"system", "tokenizer", b"tokenizer", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -477,14 +493,21 @@ class ManifestEntry(_message.Message):
     TOKENS_FULL_FIELD_NUMBER: _builtins.int
     TRUST_FIELD_NUMBER: _builtins.int
     RELEVANCE_FIELD_NUMBER: _builtins.int
+    CARRIED_FROM_FIELD_NUMBER: _builtins.int
+    LATE_FIELD_NUMBER: _builtins.int
+    CHANGED_FIELD_NUMBER: _builtins.int
     id: _builtins.str
-    """What it is: `message:<id>`, `item:<key>`, `fact:<id>`, `summary:<key>`, `evidence:<id>`, `tool:<name>` …"""
+    """What it is: `message:<id>`, `item:<key>`, `fact:<id>`, `summary:<key>`, `evidence:<id>`, `tool:<name>`, and
+    `call:<id>` for a call of a tool whose result was parked or rejected …
+    """
     section: Global___SectionKind.ValueType
     """For which section."""
     fate: Global___EntryFate.ValueType
     """What became of it."""
     reason: _builtins.str
-    """Why, as a word: e.g. `fits`, `no_room`, `below_trust`, `not_covered`, `covered_by_summary`."""
+    """Why, as a word: e.g. `fits`, `no_room`, `below_trust`, `not_covered`, `covered_by_summary`,
+    `duplicate`, `superseded`, `read_set_full`, `parked`.
+    """
     source: _builtins.str
     """Where it comes from."""
     version: _builtins.int
@@ -497,6 +520,14 @@ class ManifestEntry(_message.Message):
     """How far it is trusted, 0 to 1."""
     relevance: _builtins.float
     """Its estimated relevance, 0 to 1."""
+    carried_from: _builtins.str
+    """Of carried evidence: the context for which it was first given."""
+    late: _builtins.bool
+    """Of a tool's result: it came late, because what the call was based on had changed or its deadline had passed."""
+    @_builtins.property
+    def changed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of a late result: the keys that had changed by then, at most 32."""
+
     def __init__(
         self,
         *,
@@ -510,10 +541,13 @@ class ManifestEntry(_message.Message):
         tokens_full: _builtins.int = ...,
         trust: _builtins.float = ...,
         relevance: _builtins.float = ...,
+        carried_from: _builtins.str = ...,
+        late: _builtins.bool = ...,
+        changed: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fate", b"fate", "id", b"id", "reason", b"reason", "relevance", b"relevance", "section", b"section", "source", b"source", "tokens", b"tokens", "tokens_full", b"tokens_full", "trust", b"trust", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["carried_from", b"carried_from", "changed", b"changed", "fate", b"fate", "id", b"id", "late", b"late", "reason", b"reason", "relevance", b"relevance", "section", b"section", "source", b"source", "tokens", b"tokens", "tokens_full", b"tokens_full", "trust", b"trust", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -674,7 +708,9 @@ class AssembleContextResponse(_message.Message):
 
     @_builtins.property
     def call(self) -> _types_pb2.CallReply:
-        """Tokens; the read set covers what the model gets to see."""
+        """Tokens; the read set covers what the model gets to see. Where not all keys have room in it (64 KiB), guarded
+        collections stand for theirs, and then the least valuable items are not shown.
+        """
 
     def __init__(
         self,

@@ -10,7 +10,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from noosphere.consistency import NEVER_MS
+from noosphere.server.context.calls import CallState
 from noosphere.server.context.candidates import Evidence, of_evidence, of_facts, of_item
+from noosphere.server.context.evidence import of_given
 from noosphere.server.context.fence import Fence
 from noosphere.server.context.recipe import DEFAULT_RECIPE, Recipe, SectionRule
 from noosphere.server.context.request import Assembly, Coverage
@@ -21,7 +23,8 @@ from noosphere.server.context.window import Limits
 from noosphere.server.models.vocabularies import Vocabulary
 from noosphere.server.ports.facts import RecalledFact
 from noosphere.server.sessions.keys import MESSAGES, SUMMARIES, slot
-from noosphere.server.sessions.types import Item, Message, Part, Role, Summary, ToolUse
+from noosphere.server.sessions.toolcall import ToolCallStatus
+from noosphere.server.sessions.types import Item, KeyChange, Lateness, Message, Part, Role, Summary, ToolUse
 
 ME, PEER, OWNER, GATEWAY = "me", "peer", "owner", "gateway"
 # Two tokenizers need not know the same version of Unicode, so they may differ on what is not assigned yet.
@@ -73,8 +76,8 @@ class Story:
         self.add(Role.ASSISTANT, text, author, tool_calls=uses)
         return uses
 
-    def result(self, use: ToolUse, text: str, author: str = ME) -> Message:
-        return self.add(Role.TOOL, text, author, tool_call_id=use.call_id, name=use.name)
+    def result(self, use: ToolUse, text: str, author: str = ME, lateness: Lateness | None = None) -> Message:
+        return self.add(Role.TOOL, text, author, tool_call_id=use.call_id, name=use.name, lateness=lateness)
 
     def put(self, key: str, value: object, **attributes: str | int | float | bool) -> Item:
         self.revision += 1
@@ -147,6 +150,22 @@ _TEXTS = st.one_of(
     ),
     st.text(ASSIGNED, max_size=60),
 )
+_LATENESS = st.one_of(
+    st.none(),
+    st.builds(
+        Lateness,
+        st.lists(
+            st.builds(
+                KeyChange,
+                st.sampled_from(["goals/main", f"goals/{FENCE.mark}", f"x {PLANTED} " + "y" * 300]),
+                st.sampled_from(["", "peer#7"]),
+                st.booleans(),
+            ),
+            max_size=6,
+        ).map(tuple),
+        st.booleans(),
+    ),
+)
 _NAMES = st.sampled_from(["search", "book", "get user!", "a" * 70])
 
 
@@ -187,14 +206,14 @@ def stories(draw: st.DrawFn, *, events_max: int = 25) -> Story:
             order = draw(st.permutations(uses))
             here = draw(st.integers(0, len(order)))
             for use in order[:here]:
-                story.result(use, draw(_TEXTS))
+                story.result(use, draw(_TEXTS), lateness=draw(_LATENESS))
             waiting += order[here:]
         elif event == "peer-says":
             story.say(text, PEER)
         elif event == "peer-calls":
-            story.result(story.call("search", author=PEER)[0], text, PEER)
+            story.result(story.call("search", author=PEER)[0], text, PEER, draw(_LATENESS))
         elif event in ("result", "late") and waiting:
-            story.result(waiting.pop(draw(st.integers(0, len(waiting) - 1))), text)
+            story.result(waiting.pop(draw(st.integers(0, len(waiting) - 1))), text, lateness=draw(_LATENESS))
         elif event == "put":
             key = draw(st.sampled_from(["goals/main", "task/step", "notes/a", "notes/b", "results/c", "profile/u"]))
             story.put(key, draw(st.one_of(_TEXTS, st.dictionaries(st.sampled_from("abc"), _TEXTS))))
@@ -246,8 +265,20 @@ def assemblies(draw: st.DrawFn) -> Assembly:
     story = draw(stories())
     texts = draw(st.lists(_TEXTS, max_size=8))
     evidence = [Evidence(f"e{at}", text, "a page", at % 3 / 2, at % 4 / 4) for at, text in enumerate(texts)]
+    carried = [
+        Evidence(f"e{at}", text, "a page", 0.5, 0.0, "c1", draw(st.integers(1, story.revision + 1)))
+        for at, text in enumerate(draw(st.lists(_TEXTS, max_size=4)), start=draw(st.integers(0, 8)))
+    ]
+    given, refused = of_given([*evidence, *carried], stays_at=draw(st.sampled_from([0, story.revision + 1])))
+    asked_for = [(message.key, use.call_id) for message in story.messages for use in message.tool_calls]
+    answers = [(message.key, message.tool_call_id) for message in story.messages if message.role is Role.TOOL]
+    states = {
+        where: CallState(draw(st.sampled_from(ToolCallStatus)), draw(_LATENESS) or Lateness(), 9)
+        for where in [*asked_for, *answers]
+        if draw(st.booleans())
+    }
     data = story.working() | facts_of(draw(st.lists(_TEXTS, max_size=12)))
-    data[SectionKind.EVIDENCE] = tuple(of_evidence(one, SectionKind.EVIDENCE).weighed(0.2) for one in evidence)
+    data[SectionKind.EVIDENCE] = tuple(one.weighed(0.2) for one in given)
     data[SectionKind.SUBAGENTS] = tuple(of_evidence(one, SectionKind.SUBAGENTS).weighed(0.2) for one in evidence[:2])
     covers = draw(st.integers(0, len(story.messages)))
     coverages = (story.summary(covers),) if covers and draw(st.booleans()) else ()
@@ -263,6 +294,8 @@ def assemblies(draw: st.DrawFn) -> Assembly:
         limits=Limits(draw(st.integers(1, 6)), draw(st.integers(1, 12))),
         coverages=coverages,
         data=data,
+        refused=refused,
+        states=states,
         tools=tools,
         notes=tuple(draw(st.lists(_TEXTS, max_size=2))),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noosphere.consistency import check_collection, check_key, invalid, too_large
+from noosphere.consistency import REVISION_MAX, check_collection, check_key, invalid, too_large
 
 from ..sessions.keys import OWN, check_entry_id
 from .candidates import Evidence
@@ -46,6 +46,7 @@ class Asked:
         guard_transcript: whether it covers the transcript too.
         fact_owners: whose facts may be recalled; the first one's pinned facts are the profile.
         fact_query: what facts are searched by; empty means the current input.
+        evidence_stays: whether the evidence will be given again, as carried.
     """
 
     session_id: str
@@ -65,6 +66,7 @@ class Asked:
     guard_transcript: bool = False
     fact_owners: tuple[str, ...] = ()
     fact_query: str = ""
+    evidence_stays: bool = False
 
     @property
     def guarded_keys(self) -> tuple[str, ...]:
@@ -96,6 +98,9 @@ def check_asked(asked: Asked) -> None:
             raise too_large(field, count, limit, "entries")
     _check_evidence(asked.evidence, "evidence")
     _check_evidence(asked.subagents, "subagents")
+    for index, one in enumerate(asked.subagents):
+        if one.carried_from:
+            raise invalid(f"subagents[{index}].carried_from", f"{one.carried_from!r}: only evidence is carried")
     _check_tools(asked.tools)
     for index, name in enumerate(asked.guard):
         _check_guard(name, f"guard[{index}]")
@@ -109,12 +114,19 @@ def check_asked(asked: Asked) -> None:
 
 
 def _check_evidence(evidence: tuple[Evidence, ...], field: str) -> None:
-    seen: set[str] = set()
+    seen: set[tuple[str, bool]] = set()
     for index, one in enumerate(evidence):
         check_entry_id(one.id, f"{field}[{index}].id")
-        if one.id in seen:
+        # A carried piece gives way to a fresh one of the same id; two of a kind would be anybody's guess.
+        if (one.id, bool(one.carried_from)) in seen:
             raise invalid(f"{field}[{index}].id", f"{one.id!r} is there twice")
-        seen.add(one.id)
+        seen.add((one.id, bool(one.carried_from)))
+        if one.carried_from:
+            check_entry_id(one.carried_from, f"{field}[{index}].carried_from")
+        if one.carried_revision and not one.carried_from:
+            raise invalid(f"{field}[{index}].carried_revision", "is given without carried_from")
+        if one.carried_revision > REVISION_MAX:
+            raise invalid(f"{field}[{index}].carried_revision", f"{one.carried_revision} is above {REVISION_MAX}")
         for name, value in (("trust", one.trust), ("relevance", one.relevance)):
             if not 0 <= value <= 1:
                 raise invalid(f"{field}[{index}].{name}", f"{value:g} is not between 0 and 1")

@@ -39,13 +39,25 @@ _SHORT_TEXT_CHARS = 600
 
 
 class Evidence(NamedTuple):
-    """Something that the caller gives to a context; trust and relevance are 0 to 1, relevance 0 is unknown."""
+    """Something that the caller gives to a context.
+
+    Attributes:
+        id: the caller's id for it.
+        text: the text.
+        source: where it comes from, for people and models.
+        trust: 0 to 1.
+        relevance: 0 to 1; 0 is unknown.
+        carried_from: the context for which it was first given; empty for what is given for this one.
+        carried_revision: the revision of that context.
+    """
 
     id: str
     text: str
     source: str = ""
     trust: float = TRUST_OUTSIDE
     relevance: float = 0.0
+    carried_from: str = ""
+    carried_revision: int = 0
 
 
 def section_of(key: str) -> SectionKind:
@@ -161,6 +173,8 @@ def of_evidence(evidence: Evidence, section: SectionKind) -> Candidate:
         text=evidence.text,
         shorter=partial(_cut, evidence.text, _SHORT_TEXT_CHARS),
         scored=evidence.relevance > 0,
+        since=evidence.carried_revision,
+        carried_from=evidence.carried_from,
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from ..sessions.toolcall import ToolCallStatus
 from ..sessions.types import Message, Role
+from .calls import CallState
 from .fence import one_line
 from .types import TRUST_OUTSIDE, TRUST_OWN, TRUST_USER, WHY, Candidate, Entry, Fate, SectionKind
 
@@ -23,14 +25,29 @@ def of_candidate(candidate: Candidate, fate: Fate, why: str, tokens: int, full: 
         full,
         candidate.trust,
         round(candidate.value, 4),
+        candidate.carried_from,
     )
 
 
-def of_message(message: Message, section: SectionKind, fate: Fate, why: str, tokens: int) -> Entry:
-    """Returns the line of a message."""
+def of_message(
+    message: Message, section: SectionKind, fate: Fate, why: str, tokens: int, state: CallState | None = None
+) -> Entry:
+    """Returns the line of a message; ``state`` is that of the call that it answers, if there is something to say."""
     trust = {Role.SYSTEM: TRUST_OWN, Role.TOOL: TRUST_OUTSIDE}.get(message.role, TRUST_USER)
     full = max(tokens, message.tokens)
-    return Entry(f"message:{message.id}", section, fate, why, message.author, 0, tokens, full, trust)
+    line = Entry(f"message:{message.id}", section, fate, why, message.author, 0, tokens, full, trust)
+    return line if state is None else _late(line, state)
+
+
+def of_call(call_id: str, author: str, section: SectionKind, state: CallState) -> Entry:
+    """Returns the line of a call whose result does not count, and is not shown."""
+    why = WHY.parked if state.status is ToolCallStatus.PARKED else WHY.rejected
+    line = Entry(f"call:{call_id}", section, Fate.DROPPED, why, author, 0, 0, state.tokens, TRUST_OUTSIDE)
+    return _late(line, state)
+
+
+def _late(line: Entry, state: CallState) -> Entry:
+    return line._replace(late=True, changed=tuple(change.key for change in state.lateness.changes))
 
 
 def of_tool(name: str, tokens: int, *, inside: bool) -> Entry:

@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 from ..sessions.types import Message
 from . import entries
+from .calls import standing_of
 from .candidates import of_summary
 from .outline import Outline, note_of_gap
 from .rendering import Rendered
 from .request import Coverage
 from .types import WHY, Entry, Fate, SectionKind
-from .units import is_gone
+from .units import UnitKind, is_gone
 
 
 class Summaries(NamedTuple):
@@ -77,14 +78,21 @@ def account(outline: Outline, begin: int, summaries: Summaries) -> Account:
     if outline.input_step is not None:
         sections[id(outline.input_step.unit)] = SectionKind.INPUT
     missing = more and not any(map(summaries.reaches_back, (summaries.settled, summaries.late)))
+    states = outline.assembly.states
     for at, unit in enumerate(outline.units):
         inside = at >= begin or at in outline.kept
         section = sections.get(id(unit), SectionKind.TRANSCRIPT)
+        for use in unit.first.tool_calls if unit.kind is UnitKind.CALL else ():
+            state = states.get((unit.first.key, use.call_id))
+            if state is not None:
+                lines.append(entries.of_call(use.call_id, unit.first.author, section, state))
         for message in unit.messages:
             if inside:
                 fate = Fate.SHORTENED if outline.renderer.shortened(unit) else Fate.INCLUDED
                 why = WHY.required if at in outline.kept else WHY.in_window
-                lines.append(entries.of_message(message, section, fate, why, outline.renderer.tokens_of(unit, message)))
+                state = standing_of(states, message, message.tool_call_id)
+                tokens = outline.renderer.tokens_of(unit, message)
+                lines.append(entries.of_message(message, section, fate, why, tokens, state))
                 continue
             why = WHY.covered_by_summary if message.key in covered else WHY.not_covered
             lines.append(entries.of_message(message, section, Fate.DROPPED, why, 0))

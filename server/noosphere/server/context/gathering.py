@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from noosphere.consistency import (
-    NOTHING_READ,
-    CollectionSeen,
-    Encoding,
-    KeySeen,
-    ReadSet,
-    Record,
-    Sibling,
-    StampMode,
-)
+from noosphere.consistency import Encoding, KeySeen, Record, Sibling
 from noosphere.consistency.merge import render
 
 from ..memory.codec import decode_record
 from ..memory.types import Call
-from ..ports.store import NamespaceRef, ScanResult
+from ..ports.store import CollectionStamps, NamespaceRef, ScanResult
 from ..sessions.branches import Stretch, branch_data, branch_keys, stretches
 from ..sessions.codec import decode_message, decode_turns
 from ..sessions.draft import Draft, Look
@@ -34,13 +25,14 @@ from ..sessions.keys import (
     TASK,
     TURNS,
     KeyRange,
-    namespace_of,
 )
 from ..sessions.scribe import BACKGROUND, Intent, Need, Scan, Scribe
 from ..sessions.summary_record import Place, StoredSummary, decode_summary, farthest_first, reached
 from ..sessions.types import Item, Message, Role, SessionInfo
 from .asked import Asked
+from .calls import States, read_states
 from .instructions import INSTRUCTIONS_DROPPED, Instructions
+from .reading import Readable
 from .request import Coverage
 
 GUARDED = (GOALS, TASK)
@@ -72,10 +64,9 @@ class Gathered(NamedTuple):
         warnings: words of warning.
         coverages: summaries, the newest first.
         secret: makes the session's fence.
-        head: the oldest head at which anything was read.
         now_ms: store time.
-        stamps: members stamps of the guarded collections, and of the transcript.
-        keys: versions of the keys that are guarded whether they are shown or not.
+        read: what of it a decision may depend on.
+        states: of calls of tools of which the messages do not tell all.
     """
 
     info: SessionInfo
@@ -87,31 +78,9 @@ class Gathered(NamedTuple):
     warnings: tuple[str, ...]
     coverages: tuple[Coverage, ...]
     secret: bytes
-    head: int
     now_ms: int
-    stamps: Mapping[str, int]
-    keys: Mapping[str, KeySeen]
-
-    def read_set(self, session_id: str, shown: Sequence[Item], base: ReadSet | None, *, transcript: bool) -> ReadSet:
-        """Returns what a decision depends on that is made with this context.
-
-        Args:
-            session_id: the session.
-            shown: the items that are in the context.
-            base: what the caller saw before, None if that does not matter.
-            transcript: whether new messages make the decision stale.
-
-        Raises:
-            Refusal: VALUE_TOO_LARGE.
-        """
-        namespace = namespace_of(session_id)
-        keys = {item.key: KeySeen(item.version, item.expires_at_ms) for item in shown} | dict(self.keys)
-        read_set = (base or NOTHING_READ).with_keys(namespace, self.head, keys)
-        for collection, stamp in self.stamps.items():
-            if transcript or collection != MESSAGES:
-                seen = CollectionSeen(stamp)
-                read_set = read_set.with_collection(namespace, self.head, collection, StampMode.MEMBERS, seen)
-        return read_set
+    read: Readable
+    states: States
 
 
 class Gatherer:
@@ -150,13 +119,16 @@ class Gatherer:
         ref = await self._scribe.living(session_id)
         heads = {look.view.head}
         branch = await self._branch(call, look)
-        items = await self._items(ref, heads, look.now_ms)
+        # Before the items: what changes in between is then newer than the stamps, and makes a decision stale.
         stamps = await self._stamps(ref, heads, (*GUARDED, *asked.guarded_collections, MESSAGES))
+        items = await self._items(ref, heads, look.now_ms)
         summaries = await self._summaries(ref, heads, branch, look.now_ms)
         reach = reached(branch.parts, summaries[0]) if summaries else None
         history = _History(me, look.session, asked, reach)
         await self._messages(look, branch.parts, history)
         messages = tuple(message for _, message in reversed(history.said))
+        calls = await read_states(self._scribe, call, session_id, history.own(branch.parts))
+        heads |= calls.heads
         instructions = await self._instructions.older(look, branch.parts, messages, speakers(look.session, me))
         gathered = Gathered(
             info=look.session,
@@ -168,10 +140,9 @@ class Gatherer:
             warnings=(INSTRUCTIONS_DROPPED,) if instructions.dropped else (),
             coverages=tuple(history.coverage(one, reached(branch.parts, one)) for one in summaries),
             secret=await self._secret(look),
-            head=min(heads),
             now_ms=look.now_ms,
-            stamps=stamps,
-            keys=_guarded_keys(look, items, asked),
+            read=Readable(session_id, min(heads), stamps, _guarded_keys(look, items, asked)),
+            states=calls.states,
         )
         return _Reading(gathered, len(heads) == 1)
 
@@ -195,9 +166,11 @@ class Gatherer:
                     keys = KeyRange(page.entries[-1].key, keys.before)
         return tuple(items)
 
-    async def _stamps(self, ref: NamespaceRef, heads: set[int], collections: Sequence[str]) -> dict[str, int]:
+    async def _stamps(
+        self, ref: NamespaceRef, heads: set[int], collections: Sequence[str]
+    ) -> dict[str, CollectionStamps]:
         pages = {name: await self._scan(ref, heads, Scan(name, 1)) for name in dict.fromkeys(collections)}
-        return {name: page.stamps.members for name, page in pages.items()}
+        return {name: page.stamps for name, page in pages.items()}
 
     async def _summaries(
         self, ref: NamespaceRef, heads: set[int], branch: _Branch, now_ms: int
@@ -306,6 +279,10 @@ class _History:
         beyond = self._units > settings.window_steps or len(self._turns) > settings.window_turns
         joined = self._joined or count >= _COVERED_MAX
         return count >= _MESSAGES_MAX or (beyond and self._has_input and joined)
+
+    def own(self, parts: Sequence[Stretch]) -> list[Message]:
+        """Returns the messages that lie in the session itself and not in one that it was forked from, in order."""
+        return [message for place, message in reversed(self.said) if not parts[place.stretch].session]
 
     def coverage(self, stored: StoredSummary, reach: Place | None) -> Coverage:
         """Returns what a summary stands for of the messages that were read."""

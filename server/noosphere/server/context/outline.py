@@ -24,6 +24,7 @@ _ASIDE_SHARE = 16
 _ASIDE_TOKENS_MIN = 64
 _BEGINS = "The conversation begins here."
 _FRESH = "changed since the current input"
+_ARRIVED = "given since the current input"
 _LATE_SUMMARY = "summary of messages left out above"
 _SHORTENED_MIN = 64
 """What has fewer tokens is in or out: shortening it would save hardly any."""
@@ -56,7 +57,10 @@ class Outline:
         self._entry_sizes: dict[tuple[str, str], int] = {}
         self._forms = {rule.kind: rule.written for rule in assembly.recipe.rules}
         self.renderer = Renderer(
-            assembly.fence, count, aside_tokens_max=max(_ASIDE_TOKENS_MIN, assembly.budget_tokens // _ASIDE_SHARE)
+            assembly.fence,
+            count,
+            aside_tokens_max=max(_ASIDE_TOKENS_MIN, assembly.budget_tokens // _ASIDE_SHARE),
+            states=assembly.states,
         )
         grouped = group(assembly.messages, assembly.readers)
         self.units = [unit for unit in grouped if unit.kind is not UnitKind.SYSTEM]
@@ -66,7 +70,9 @@ class Outline:
         self.input_step: Step | None = steps.pop(0) if self.current.in_place else None
         self.steps = steps
         self._step_revisions = [step.unit.revision for step in steps]
-        self._volatile = frozenset(assembly.recipe.after_transcript()) & {SectionKind.TASK, SectionKind.WORKING}
+        after = frozenset(assembly.recipe.after_transcript())
+        self._volatile = after & {SectionKind.TASK, SectionKind.WORKING}
+        self._arriving = after & {SectionKind.EVIDENCE}
         self.system = sized(Rendered(Role.SYSTEM, self._system()), count)
         self.input: Rendered | None = self._input()
         self.notes = tuple(self.renderer.data(f"note {at}", note) for at, note in enumerate(assembly.notes, start=1))
@@ -141,6 +147,8 @@ class Outline:
         """Returns what a block is called."""
         if fresh and kind is SectionKind.SUMMARY:
             return _LATE_SUMMARY
+        if fresh and kind is SectionKind.EVIDENCE:
+            return f"{LABELS[kind]}, {_ARRIVED}"
         return f"{LABELS[kind]}, {_FRESH}" if fresh else LABELS[kind]
 
     def fence_tokens(self, kind: SectionKind, *, fresh: bool = False) -> int:
@@ -175,10 +183,12 @@ class Outline:
         return tokens
 
     def step_of(self, candidate: Candidate) -> int | None:
-        """Returns the step before which an item is shown that changed since the current input; None for all others.
+        """Returns the step before which stands what changed, or was given to stay, since the current input; else None.
 
         What was written during a step stands before it, so that the bytes before that step stay as they are.
         """
+        if candidate.section in self._arriving:
+            return self.step_at(candidate.since)
         return self.step_at(candidate.version) if candidate.section in self._volatile else None
 
     def step_at(self, revision: int) -> int | None:

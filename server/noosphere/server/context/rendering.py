@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -17,6 +18,7 @@ import msgspec
 from noosphere.consistency import Refusal
 
 from ..sessions.types import Message, Part, Role, ToolUse
+from .calls import States, remark, standing_of
 from .counting import CALL_TOKENS, MESSAGE_TOKENS, Count
 from .fence import Fence, one_line, trusted
 from .forms import shorten
@@ -24,6 +26,7 @@ from .json_text import read_json
 from .types import TRUST_OUTSIDE, TRUST_USER
 from .units import Unit, UnitKind
 
+EMPTY_STATES: States = MappingProxyType({})
 _EMPTY = "(empty)"
 _NO_RESULT = "(no result yet)"
 _TAKEN_BACK = "(taken back)"
@@ -71,9 +74,11 @@ class Renderer:
         fence: of the session.
         count: counts tokens.
         aside_tokens_max: above this, what another agent said is shortened.
+        states: of calls of which the transcript does not tell all.
     """
 
-    def __init__(self, fence: Fence, count: Count, *, aside_tokens_max: int) -> None:
+    def __init__(self, fence: Fence, count: Count, *, aside_tokens_max: int, states: States = EMPTY_STATES) -> None:
+        self._states = states
         self._fence = fence
         self._count = count
         self._aside_tokens_max = aside_tokens_max
@@ -127,10 +132,10 @@ class Renderer:
             case UnitKind.LATE:
                 tool, call_id = one_line(unit.first.name), one_line(unit.first.tool_call_id)
                 label = f"result of tool {tool}, call {call_id}, which came late, {trusted(TRUST_OUTSIDE)}"
-                yield Rendered(Role.USER, self._fence.wrap(label, _content(unit.first)))
+                yield Rendered(Role.USER, self._fence.wrap(label, self._remarked(unit.first, _content(unit.first))))
             case UnitKind.OTHER:
                 for message in unit.messages:
-                    text = shorten(_content(message), self._aside_chars_max)
+                    text = self._remarked(message, shorten(_content(message), self._aside_chars_max))
                     yield Rendered(Role.USER, self._fence.wrap(_label(message), text))
 
     def _call(self, unit: Unit) -> Iterable[Rendered]:
@@ -141,8 +146,19 @@ class Renderer:
         for call_id, use in uses.items():
             result = results.get(call_id)
             label = f"result of tool {one_line(use.name)}, {trusted(TRUST_OUTSIDE)}"
-            text = _NO_RESULT if result is None else _content(result)
+            text = self._missing(calls, call_id) if result is None else self._remarked(result, _content(result))
             yield Rendered(Role.TOOL, self._fence.wrap(label, text), call_id=safe_id(call_id))
+
+    def _remarked(self, message: Message, text: str) -> str:
+        """Returns a result's text after what is to be said of it, in the same message, so that pairs stay whole."""
+        state = standing_of(self._states, message, message.tool_call_id)
+        if state is None or message.role is not Role.TOOL or message.retracted:
+            return text
+        return f"{remark(state, shown=True)}\n{text if text.strip() else _EMPTY}"
+
+    def _missing(self, calls: Message, call_id: str) -> str:
+        state = standing_of(self._states, calls, call_id)
+        return _NO_RESULT if state is None else remark(state, shown=False)
 
     def _use(self, use: ToolUse) -> ToolUse:
         return ToolUse(safe_id(use.call_id), safe_name(use.name), as_object(self._fence.clean(use.arguments)))

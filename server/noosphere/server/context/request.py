@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ..ports.models import Tokenizer
 from ..sessions.types import Message, Summary
+from .calls import States
 from .fence import Fence
 from .recipe import DEFAULT_RECIPE, Recipe
 from .rendering import Rendered
@@ -54,6 +55,7 @@ class Assembly:
         refused: candidates that may not enter, for the manifest.
         tools: the tools' schemas, the most important first.
         notes: for this attempt; data.
+        states: of calls of tools of which the messages do not tell all.
     """
 
     budget_tokens: int
@@ -72,6 +74,7 @@ class Assembly:
     refused: tuple[Entry, ...] = ()
     tools: tuple[Tool, ...] = ()
     notes: tuple[str, ...] = ()
+    states: States = field(default_factory=dict)
 
 
 class SectionUse(NamedTuple):

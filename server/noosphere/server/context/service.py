@@ -24,15 +24,17 @@ from .book import ContextBook
 from .budget import Budget, choose_budget
 from .candidates import of_evidence, of_facts
 from .draft import SUMMARY_MISSING
+from .evidence import of_given
 from .fence import Fence
 from .gathering import Gathered, Gatherer, speakers
 from .item_cache import ItemCache
 from .manifests import Manifest, SectionTokens, limited
 from .model_windows import window_of
 from .observing import ContextObserver
+from .reading import ITEM, fitted
 from .recalling import Recaller, Wanted, drop
 from .relevance import relevances
-from .replies import ContextReply, PlanReply, Shapes, UsageReply, shaped
+from .replies import ContextReply, PlanReply, UsageReply, shaped
 from .request import Assembled, Assembly
 from .types import Candidate, Entry, Fate, SectionKind
 from .units import Readers
@@ -58,6 +60,7 @@ class _Basis(NamedTuple):
     budget: Budget
     assembly: Assembly
     warnings: tuple[str, ...]
+    refused: tuple[Entry, ...]
 
     def newest_words(self) -> str:
         """The newest user's message: what an input is about that the transcript holds."""
@@ -144,15 +147,21 @@ class ContextService:
         admitted = partial(of_facts, trust_min=recipe.trust_min, count_max=recipe.facts_max, now_ms=now_ms)
         pinned, not_pinned = admitted(recalled.pinned, SectionKind.PROFILE)
         found, not_found = admitted(recalled.found, SectionKind.FACTS)
-        data = dict(await self._valued(basis, planned))
+        tokens = call.tokens
+        base = tokens.read_set if tokens is not None and tokens.record else None
+        valued = fitted(basis.gathered.read, asked, base, await self._valued(basis, planned))
+        data = dict(valued.data)
         known = {one.id for one in pinned}
         data[SectionKind.PROFILE] = (*data.get(SectionKind.PROFILE, ()), *pinned)
         data[SectionKind.FACTS] = tuple(one for one in found if one.id not in known)
-        assembly = replace(basis.assembly, data=data, refused=(*not_pinned, *not_found))
+        refused = (*not_pinned, *not_found, *basis.refused, *valued.refused)
+        assembly = replace(basis.assembly, data=data, refused=refused)
         assembled = await _apart(assembly, partial(assemble, assembly, planned))
         await asyncio.sleep(0)
         shapes = shaped(assembled)
-        return self._finished(call, basis, assembly, assembled, shapes, (*basis.warnings, *recalled.warnings))
+        manifest = self._manifest(basis, assembly, assembled, (*basis.warnings, *recalled.warnings))
+        read_set = valued.reading.read_set(_shown(basis.gathered.items, assembled.entries))
+        return ContextReply(assembled, shapes, manifest, basis.gathered.read.head, read_set)
 
     async def plan(self, call: Call, asked: Asked) -> PlanReply:
         """Splits the budget and tells what each section may hold, so that evidence is fetched to size.
@@ -189,6 +198,7 @@ class ContextService:
         budget = choose_budget(asked.tokens, window, asked.reserve_output_tokens)
         settings = gathered.info.settings
         trusted = speakers(gathered.info, author)
+        evidence, refused = of_given(asked.evidence, stays_at=gathered.read.head if asked.evidence_stays else 0)
         assembly = Assembly(
             budget_tokens=budget.tokens,
             tokenizer=tokenizer,
@@ -202,11 +212,13 @@ class ContextService:
             more_before=gathered.more_before,
             limits=Limits(settings.window_turns, settings.window_steps),
             coverages=gathered.coverages,
-            data=self._data(gathered.items, asked),
+            data=self._data(gathered.items, evidence, asked),
             tools=asked.tools,
             notes=asked.notes,
+            states=gathered.states,
         )
-        return _Basis(asked, author, gathered, budget, assembly, (*budget.warnings, *warnings, *gathered.warnings))
+        warnings = (*budget.warnings, *warnings, *gathered.warnings)
+        return _Basis(asked, author, gathered, budget, assembly, warnings, refused)
 
     def _tokenizer(self, asked: Asked, gathered: Gathered) -> tuple[Tokenizer, tuple[str, ...]]:
         if asked.tokenizer:
@@ -216,11 +228,14 @@ class ContextService:
         chosen = self._tokenizers.for_model(asked.model)
         return chosen.tokenizer, (TOKENIZER_FALLBACK,) if chosen.fallback else ()
 
-    def _data(self, items: Sequence[Item], asked: Asked) -> dict[SectionKind, tuple[Candidate, ...]]:
+    def _data(
+        self, items: Sequence[Item], evidence: tuple[Candidate, ...], asked: Asked
+    ) -> dict[SectionKind, tuple[Candidate, ...]]:
         data = self._items.candidates(asked.session_id, items, asked.recipe)
-        for kind, given in ((SectionKind.EVIDENCE, asked.evidence), (SectionKind.SUBAGENTS, asked.subagents)):
-            if given:
-                data[kind] = tuple(of_evidence(one, kind) for one in given)
+        if evidence:
+            data[SectionKind.EVIDENCE] = evidence
+        if asked.subagents:
+            data[SectionKind.SUBAGENTS] = tuple(of_evidence(one, SectionKind.SUBAGENTS) for one in asked.subagents)
         return data
 
     async def _valued(self, basis: _Basis, planned: Planned) -> Mapping[SectionKind, tuple[Candidate, ...]]:
@@ -236,15 +251,7 @@ class ContextService:
             data[kind] = tuple(one.weighed(chance) for one, chance in zip(data[kind], chances, strict=True))
         return data
 
-    def _finished(
-        self,
-        call: Call,
-        basis: _Basis,
-        assembly: Assembly,
-        assembled: Assembled,
-        shapes: Shapes,
-        warnings: tuple[str, ...],
-    ) -> ContextReply:
+    def _manifest(self, basis: _Basis, assembly: Assembly, assembled: Assembled, warnings: tuple[str, ...]) -> Manifest:
         gathered, asked = basis.gathered, basis.asked
         overload = (OVERLOAD,) if assembled.tokens_used > OVERLOAD_SHARE * assembled.tokens_max else ()
         manifest = Manifest(
@@ -261,16 +268,12 @@ class ContextService:
             sections=tuple(SectionTokens(one.kind, one.tokens_used, one.tokens_max) for one in assembled.sections),
             entries=limited(assembled.entries),
             warnings=tuple(dict.fromkeys((*warnings, *assembled.warnings, *overload))),
-            revision=gathered.head,
+            revision=gathered.read.head,
         )
         self._usage.note(manifest, _texts(assembly, assembled.entries))
         if SUMMARY_MISSING in assembled.warnings:
             self._usage.missing(asked.session_id)
-        shown = _shown(gathered.items, assembled.entries)
-        tokens = call.tokens
-        base = tokens.read_set if tokens is not None and tokens.record else None
-        read_set = gathered.read_set(asked.session_id, shown, base, transcript=asked.guard_transcript)
-        return ContextReply(assembled, shapes, manifest, gathered.head, read_set)
+        return manifest
 
     def _context_id(self, now_ms: int) -> str:
         """Returns an id that is greater than those before, and nobody else's."""
@@ -297,7 +300,7 @@ def _recalled(asked: Asked) -> frozenset[SectionKind]:
 
 def _shown(items: Sequence[Item], entries: Sequence[Entry]) -> list[Item]:
     inside = {entry.id for entry in entries if entry.fate is not Fate.DROPPED}
-    return [item for item in items if f"item:{item.key}" in inside]
+    return [item for item in items if ITEM + item.key in inside]
 
 
 def _texts(assembly: Assembly, entries: Sequence[Entry]) -> dict[str, str]:

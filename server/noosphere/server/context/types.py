@@ -58,6 +58,10 @@ class Why(NamedTuple):
     not_in_recipe: str = "not_in_recipe"
     over_count: str = "over_count"
     duplicate: str = "duplicate"
+    superseded: str = "superseded"
+    read_set_full: str = "read_set_full"
+    parked: str = "parked"
+    rejected: str = "rejected"
 
 
 WHY = Why()
@@ -101,6 +105,8 @@ class Candidate(NamedTuple):
         text: its content in full, in the section's form.
         shorter: makes the same in fewer words, each shorter than the one before; asked only if room is short.
         scored: whether ``value`` already says how relevant it is to the question.
+        since: of evidence that stays, the revision at which it was first given; 0 for all else.
+        carried_from: of carried evidence, the context for which it was first given.
     """
 
     id: str
@@ -112,6 +118,8 @@ class Candidate(NamedTuple):
     text: str
     shorter: Shorter = tuple
     scored: bool = False
+    since: int = 0
+    carried_from: str = ""
 
     def weighed(self, relevance: float) -> Candidate:
         """Returns it with its value raised by how relevant its words are; as it is, if that is known better."""
@@ -140,6 +148,9 @@ class Entry(NamedTuple):
         tokens_full: what it would have taken in full.
         trust: 0 to 1.
         relevance: 0 to 1.
+        carried_from: of carried evidence, the context for which it was first given.
+        late: of a tool's result, whether it came late.
+        changed: of a late result, the keys that had changed by then.
     """
 
     id: str
@@ -152,3 +163,6 @@ class Entry(NamedTuple):
     tokens_full: int = 0
     trust: float = 0.0
     relevance: float = 0.0
+    carried_from: str = ""
+    late: bool = False
+    changed: tuple[str, ...] = ()

@@ -45,11 +45,15 @@ def asked(message: pb.AssembleContextRequest) -> Asked:
         guard_transcript=message.guard_transcript,
         fact_owners=tuple(message.fact_owners),
         fact_query=message.fact_query,
+        evidence_stays=message.evidence_stays,
     )
 
 
 def _evidence(messages: Iterable[pb.Evidence]) -> tuple[Evidence, ...]:
-    return tuple(Evidence(one.id, one.text, one.source, one.trust, one.relevance) for one in messages)
+    return tuple(
+        Evidence(one.id, one.text, one.source, one.trust, one.relevance, one.carried_from, one.carried_revision)
+        for one in messages
+    )
 
 
 def recipe(message: pb.Recipe, field: str) -> Recipe:
@@ -123,6 +127,9 @@ def manifest_message(manifest: Manifest) -> pb.Manifest:
             tokens_full=entry.tokens_full,
             trust=entry.trust,
             relevance=entry.relevance,
+            carried_from=entry.carried_from,
+            late=entry.late,
+            changed=entry.changed,
         )
         for entry in manifest.entries
     ]

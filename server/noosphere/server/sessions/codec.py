@@ -14,7 +14,7 @@ import msgspec
 from noosphere.consistency import Record, Scalar, split_actor
 
 from ..ports.store import StoredEntry
-from .types import Message, Part, Role, SessionInfo, SessionMeta, ToolUse, Turns
+from .types import KeyChange, Lateness, Message, Part, Role, SessionInfo, SessionMeta, ToolUse, Turns
 
 ROLE_ATTRIBUTE = "role"
 AUTHOR_ATTRIBUTE = "author"
@@ -39,6 +39,17 @@ class _ToolUse(msgspec.Struct, frozen=True):
     arguments: str
 
 
+class _KeyChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    key: str
+    actor: str = ""
+    gone: bool = False
+
+
+class _Lateness(msgspec.Struct, frozen=True, omit_defaults=True):
+    changes: tuple[_KeyChange, ...] = ()
+    overdue: bool = False
+
+
 class _Message(msgspec.Struct, frozen=True, omit_defaults=True):
     role: Role
     id: str = ""
@@ -51,6 +62,7 @@ class _Message(msgspec.Struct, frozen=True, omit_defaults=True):
     time_ms: int = 0
     tokens: int = 0
     retracted: bool = False
+    lateness: _Lateness | None = None
 
 
 _encoder = msgspec.json.Encoder()
@@ -102,8 +114,18 @@ def encode_message(message: Message) -> bytes:
             message.time_ms,
             message.tokens,
             message.retracted,
+            None if message.lateness is None else _to_lateness(message.lateness),
         )
     )
+
+
+def _to_lateness(lateness: Lateness) -> _Lateness:
+    return _Lateness(tuple(_KeyChange(*change) for change in lateness.changes), lateness.overdue)
+
+
+def _from_lateness(raw: _Lateness) -> Lateness:
+    changes = (KeyChange(change.key, change.actor, change.gone) for change in raw.changes)
+    return Lateness(tuple(changes), raw.overdue)
 
 
 def decode_message(key: str, record: Record) -> Message:
@@ -122,6 +144,7 @@ def decode_message(key: str, record: Record) -> Message:
         raw.tokens,
         key,
         raw.retracted,
+        None if raw.lateness is None else _from_lateness(raw.lateness),
     )
 
 

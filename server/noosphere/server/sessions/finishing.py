@@ -353,6 +353,7 @@ def _append(look: Look, draft: Draft, tool_call: ToolCall, author: str) -> int:
         tool_call_id=tool_call.call_id,
         name=tool_call.name,
         turn=turn,
+        lateness=tool_call.lateness,
     )
     return append(look, draft, (message,), author, (tool_call.tokens,))[0].number
 

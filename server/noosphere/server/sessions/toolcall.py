@@ -11,6 +11,7 @@ from noosphere.consistency import Reason, Record, Refusal, Scalar, invalid
 
 from .codec import value_of
 from .draft import Look
+from .types import KeyChange, Lateness
 
 STATUS_ATTRIBUTE = "status"
 NAME_ATTRIBUTE = "name"
@@ -125,6 +126,11 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
     def pending(self) -> bool:
         """Whether there is no result yet."""
         return self.status is ToolCallStatus.PENDING
+
+    @property
+    def lateness(self) -> Lateness:
+        """How the result came."""
+        return Lateness(tuple(KeyChange(one.key, one.actor, not one.now) for one in self.changes), self.overdue)
 
 
 _encoder = msgspec.json.Encoder()

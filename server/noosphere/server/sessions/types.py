@@ -38,6 +38,34 @@ class ToolUse(NamedTuple):
     arguments: str
 
 
+class KeyChange(NamedTuple):
+    """A change to what a tool call was based on: which key, who changed it (``agent#incarnation``), whether it is gone.
+
+    The actor is empty for an expiry, and for who is no longer known.
+    """
+
+    key: str
+    actor: str = ""
+    gone: bool = False
+
+
+class Lateness(NamedTuple):
+    """How a tool's result came: what its call was based on had changed by then, or its deadline had passed.
+
+    Attributes:
+        changes: what had changed.
+        overdue: whether it came after the deadline.
+    """
+
+    changes: tuple[KeyChange, ...] = ()
+    overdue: bool = False
+
+    @property
+    def late(self) -> bool:
+        """Whether it came late at all."""
+        return bool(self.changes) or self.overdue
+
+
 class Message(NamedTuple):
     """One message of a transcript.
 
@@ -54,6 +82,7 @@ class Message(NamedTuple):
         tokens: size of the content in the session's tokenizer.
         key: where it lies; empty before it is stored.
         retracted: whether its content was taken back.
+        lateness: of a result that the end of its call has appended; None for all else.
     """
 
     id: str
@@ -68,6 +97,7 @@ class Message(NamedTuple):
     tokens: int = 0
     key: str = ""
     retracted: bool = False
+    lateness: Lateness | None = None
 
     @property
     def text(self) -> str:
