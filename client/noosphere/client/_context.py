@@ -12,6 +12,7 @@ from noosphere.v1 import session_service_pb2
 
 from ._arguments import checked_text
 from ._budget import Budget
+from ._context_carried import CarriedEvidence, checked_carry
 from ._context_data import ContextPlan, Evidence, FindEvidence, Manifest, Recipe, Section, Usage
 from ._context_wire import (
     Note,
@@ -38,6 +39,7 @@ from ._view import Decision, GuardMode, Terms, View
 GUARDED = ("goals/", "task/")
 """Collections that every context guards."""
 MESSAGES = "_session/messages/"
+_ITEM = "item:"
 _QUERY_MESSAGES = 20
 """So many of the newest messages are looked through for what the user asked last."""
 
@@ -49,11 +51,13 @@ class Asked:
     Attributes:
         request: the request, without evidence that is yet to be found and without notes of earlier attempts.
         find: finds evidence.
+        carry: to how many more steps evidence is carried.
         terms: on which terms what is decided with it is written.
     """
 
     request: pb.AssembleContextRequest
     find: FindEvidence | None
+    carry: int
     terms: Terms
 
 
@@ -230,6 +234,7 @@ def asked(
     system: str,
     recipe: Recipe | None,
     evidence: FindEvidence | Sequence[Evidence | str],
+    carry_evidence: int,
     tools: Sequence[Tool],
     subagents: Sequence[Evidence | str],
     notes: Sequence[Note],
@@ -258,7 +263,8 @@ def asked(
             reserve_output_tokens=whole("reserve_output", reserve_output),
         ),
         recipe=from_recipe(recipe),
-        evidence=() if callable(evidence) else from_evidence("evidence", evidence),
+        evidence=() if callable(evidence) else from_evidence("evidence", evidence, numbered=False),
+        evidence_stays=checked_carry(carry_evidence) > 0,
         tools=from_tools(tools),
         subagents=from_evidence("subagents", subagents),
         notes=from_notes(notes),
@@ -274,30 +280,45 @@ def asked(
         request.ClearField("recipe")
     guarded = dict.fromkeys((*GUARDED, *names, *((MESSAGES,) if guard_transcript else ())))
     guards = tuple(Guard(name, link.namespace) for name in guarded)
-    return Asked(request, find, Terms(guards, mode, False))
+    return Asked(request, find, carry_evidence, Terms(guards, mode, False))
 
 
-async def assemble(link: Link, wanted: Asked, notes: Notes, budget: Budget) -> Context:
+async def assemble(
+    link: Link, carried: CarriedEvidence, wanted: Asked, notes: Notes, budget: Budget, *, again: bool = False
+) -> Context:
     """Assembles a context.
 
     Args:
         link: the session.
+        carried: the evidence of earlier steps; gets that of this one.
         wanted: what it is asked for.
         notes: what made earlier attempts fail.
         budget: what is left of the time for it.
+        again: whether this is a further attempt at the step before.
     """
     request = pb.AssembleContextRequest()
     request.CopyFrom(wanted.request)
     request.notes.extend(from_notes((notes,)))
+    step = carried.step()
+    query: str | None = None
+    fresh = list(request.evidence)
     if wanted.find is not None:
-        room = (await plan(link, wanted, budget.call())).room("evidence")
-        if room:
-            query = request.fact_query or request.input or await _newest_question(link, budget.call())
-            request.evidence.extend(from_evidence("evidence", await budget.run(wanted.find, query, room)))
+        asked_for = request.fact_query or request.input or await _newest_question(link, budget.call())
+        if not step.answers(asked_for) and (room := (await plan(link, wanted, budget.call())).room("evidence")):
+            query = asked_for
+            fresh = from_evidence("evidence", await budget.run(wanted.find, query, room), numbered=False)
+    together = step.evidence(fresh)
+    del request.evidence[:]
+    request.evidence.extend(together)
     seen = Readings()
     seen.attach(request.call)
     reply: pb.AssembleContextResponse = await link.read(link.services.contexts.AssembleContext, request, budget.call())
     seen.accept(reply.call)
+    for entry in reply.manifest.entries:
+        # Where a collection stands for its keys in the read set, this is how their versions are known.
+        if entry.version and entry.id.startswith(_ITEM) and entry.fate != pb.ENTRY_FATE_DROPPED:
+            seen.knows(link.namespace, entry.id.removeprefix(_ITEM), entry.version)
+    carried.end(step, reply, query, wanted.carry, ages=not again)
     return Context(link, reply, seen, wanted.terms, notes)
 
 

@@ -128,7 +128,8 @@ class ManifestEntry(NamedTuple):
     """One candidate for a context, and what became of it.
 
     Attributes:
-        id: what it is: ``message:<id>``, ``item:<key>``, ``fact:<id>``, ``evidence:<id>``, ``tool:<name>`` …
+        id: what it is: ``message:<id>``, ``item:<key>``, ``fact:<id>``, ``evidence:<id>``, ``tool:<name>``, and
+            ``call:<id>`` for a tool call whose result was parked or rejected …
         section: for which section.
         fate: ``included``, ``shortened`` or ``dropped``.
         reason: why, as a word, e.g. ``fits``, ``no_room``, ``outside_window``.
@@ -138,6 +139,10 @@ class ManifestEntry(NamedTuple):
         tokens_full: tokens that it would have taken in full.
         trust: how far it is trusted, 0 to 1.
         relevance: its estimated relevance, 0 to 1.
+        carried_from: of evidence that is carried, the id of the context for which it was first given.
+        late: of a tool's result, whether it came late: what its call was based on had changed, or its deadline had
+            passed.
+        changed: of a late result, the keys that had changed by then, at most 32.
     """
 
     id: str
@@ -150,6 +155,9 @@ class ManifestEntry(NamedTuple):
     tokens_full: int
     trust: float
     relevance: float
+    carried_from: str = ""
+    late: bool = False
+    changed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,8 +95,8 @@ def _rule(rule: SectionRule, field: str) -> pb.SectionRule:
     )
 
 
-def from_evidence(field: str, evidence: Sequence[Evidence | str]) -> list[pb.Evidence]:
-    """Returns evidence as sent; without an id it is known by its number, from 1.
+def from_evidence(field: str, evidence: Sequence[Evidence | str], *, numbered: bool = True) -> list[pb.Evidence]:
+    """Returns evidence as sent; without an id it is known by its number, from 1, or has none yet.
 
     Raises:
         InvalidArgument: something in it is of the wrong kind.
@@ -110,7 +110,7 @@ def from_evidence(field: str, evidence: Sequence[Evidence | str]) -> list[pb.Evi
             raise InvalidArgument(f"{where}: {shown(one)} is {type(one).__name__}, neither Evidence nor text")
         found.append(
             pb.Evidence(
-                id=checked_text(f"{where}.id", one.id) or str(index + 1),
+                id=checked_text(f"{where}.id", one.id) or (str(index + 1) if numbered else ""),
                 text=checked_text(f"{where}.text", one.text),
                 source=checked_text(f"{where}.source", one.source),
                 trust=number(f"{where}.trust", one.trust),
@@ -210,6 +210,9 @@ def _entry(entry: pb.ManifestEntry) -> ManifestEntry:
         entry.tokens_full,
         entry.trust,
         entry.relevance,
+        entry.carried_from,
+        entry.late,
+        tuple(entry.changed),
     )
 
 

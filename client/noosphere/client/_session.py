@@ -29,7 +29,9 @@ T = TypeVar("T")
 
 
 class Session(SessionKeeping):
-    """A session of one agent's client; made by ``Client.session``. A handle: it holds no messages and no items.
+    """A session of one agent's client; made by ``Client.session``.
+
+    A handle: it holds no messages and no items, and evidence only where ``context`` is asked to carry it.
 
     ::
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from ._budget import Budget
 from ._context import Asked, Context, asked, assemble, explain, plan
+from ._context_carried import CarriedEvidence
 from ._context_data import ContextPlan, Evidence, FindEvidence, Manifest, Recipe
 from ._context_wire import Note, Tool
 from ._decide import Writes, checked_writes, notes_of
@@ -26,6 +27,7 @@ class SessionContexts:
 
     def __init__(self, link: Link) -> None:
         self._link = link
+        self._carried = CarriedEvidence()
 
     @property
     def id(self) -> str:
@@ -44,6 +46,7 @@ class SessionContexts:
         system: str = "",
         recipe: Recipe | None = None,
         evidence: FindEvidence | Sequence[Evidence | str] = (),
+        carry_evidence: int = 0,
         tools: Sequence[Tool] = (),
         subagents: Sequence[Evidence | str] = (),
         notes: Sequence[Note] = (),
@@ -68,6 +71,9 @@ class SessionContexts:
             recipe: what the context is made of; None for the default.
             evidence: what the caller knows, at most 200 pieces; or a function that is asked for it once the
                 budget is split, ``evidence(query, max_tokens)``, and may be slow.
+            carry_evidence: to how many more contexts of this handle the evidence is given again, 0 to 100; see
+                :meth:`forget_evidence`. A function is not asked again for the same query as long as what it
+                found is carried.
             tools: schemas of tools, the most important first: ours, or in OpenAI's or Anthropic's shape.
             subagents: summaries by sub-agents.
             notes: for this attempt, e.g. why the last one was refused (``StaleRead.as_message()``); shown as data.
@@ -96,6 +102,7 @@ class SessionContexts:
             system=system,
             recipe=recipe,
             evidence=evidence,
+            carry_evidence=carry_evidence,
             tools=tools,
             subagents=subagents,
             notes=notes,
@@ -105,7 +112,18 @@ class SessionContexts:
             fact_query=fact_query,
             mode=mode,
         )
-        return await assemble(self._link, wanted, NO_NOTES, Budget(self._link.transport, timeout, "context"))
+        return await assemble(
+            self._link, self._carried, wanted, NO_NOTES, Budget(self._link.transport, timeout, "context")
+        )
+
+    def forget_evidence(self) -> None:
+        """Drops the evidence that ``carry_evidence`` carries to the next contexts.
+
+        Carried evidence belongs to this handle alone; nobody stores it. In a manifest it has the id of the context
+        for which it was first given (``carried_from``). A fresh piece takes the place of a carried one of the same
+        id or the same text. At most 200 pieces and 256 KiB of text are carried; what was given first goes first.
+        """
+        self._carried.forget()
 
     async def plan_context(
         self,
@@ -136,6 +154,7 @@ class SessionContexts:
             system=system,
             recipe=recipe,
             evidence=(),
+            carry_evidence=0,
             tools=tools,
             subagents=(),
             notes=(),
@@ -160,6 +179,7 @@ class SessionContexts:
         system: str = "",
         recipe: Recipe | None = None,
         evidence: FindEvidence | Sequence[Evidence | str] = (),
+        carry_evidence: int = 0,
         tools: Sequence[Tool] = (),
         subagents: Sequence[Evidence | str] = (),
         notes: Sequence[Note] = (),
@@ -194,7 +214,8 @@ class SessionContexts:
             tokenizer: see there.
             system: see there.
             recipe: see there.
-            evidence: see there; a function is asked anew for each attempt.
+            evidence: see there; a function is asked anew for each attempt, unless what it found is carried.
+            carry_evidence: see there; all attempts are one step.
             tools: see there.
             subagents: see there.
             notes: see there; for each attempt, at most 7.
@@ -231,6 +252,7 @@ class SessionContexts:
             system=system,
             recipe=recipe,
             evidence=evidence,
+            carry_evidence=carry_evidence,
             tools=tools,
             subagents=subagents,
             notes=notes,
@@ -240,7 +262,7 @@ class SessionContexts:
             fact_query=fact_query,
             mode=mode,
         )
-        return await _decide(self._link, think, wanted, awaited, attempts, timeout)
+        return await _decide(self._link, self._carried, think, wanted, awaited, attempts, timeout)
 
     async def explain(self, context_id: str = "", *, timeout: float | None = None) -> Manifest:
         """Returns the manifest of a context: what went in, what did not, and why.
@@ -258,6 +280,7 @@ class SessionContexts:
 
 async def _decide(
     link: Link,
+    carried: CarriedEvidence,
     think: ThinkInContext,
     wanted: Asked,
     awaited: Sequence[str | ToolCall],
@@ -272,7 +295,7 @@ async def _decide(
     budget = Budget(link.transport, timeout, "decision")
     notes = NO_NOTES
     for attempt in range(1, attempts + 1):
-        context = await assemble(link, wanted, notes, budget)
+        context = await assemble(link, carried, wanted, notes, budget, again=attempt > 1)
         writes = checked_writes(await budget.run(think, context))
         if not writes:
             # Nothing is written, so nothing is written on stale grounds.

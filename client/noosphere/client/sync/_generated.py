@@ -2120,6 +2120,7 @@ class SessionContexts(Twin[_SessionContexts]):
         system: str = "",
         recipe: Recipe | None = None,
         evidence: FindEvidence | Sequence[Evidence | str] = (),
+        carry_evidence: int = 0,
         tools: Sequence[Tool] = (),
         subagents: Sequence[Evidence | str] = (),
         notes: Sequence[Note] = (),
@@ -2144,6 +2145,9 @@ class SessionContexts(Twin[_SessionContexts]):
             recipe: what the context is made of; None for the default.
             evidence: what the caller knows, at most 200 pieces; or a function that is asked for it once the
                 budget is split, ``evidence(query, max_tokens)``, and may be slow.
+            carry_evidence: to how many more contexts of this handle the evidence is given again, 0 to 100; see
+                :meth:`forget_evidence`. A function is not asked again for the same query as long as what it
+                found is carried.
             tools: schemas of tools, the most important first: ours, or in OpenAI's or Anthropic's shape.
             subagents: summaries by sub-agents.
             notes: for this attempt, e.g. why the last one was refused (``StaleRead.as_message()``); shown as data.
@@ -2180,6 +2184,7 @@ class SessionContexts(Twin[_SessionContexts]):
                 system=system,
                 recipe=recipe,
                 evidence=call.relay(run_evidence) if callable(evidence) else evidence,
+                carry_evidence=carry_evidence,
                 tools=tools,
                 subagents=subagents,
                 notes=each(notes),
@@ -2191,6 +2196,15 @@ class SessionContexts(Twin[_SessionContexts]):
                 timeout=timeout,
             ),
         )
+
+    def forget_evidence(self) -> None:
+        """Drops the evidence that ``carry_evidence`` carries to the next contexts.
+
+        Carried evidence belongs to this handle alone; nobody stores it. In a manifest it has the id of the context
+        for which it was first given (``carried_from``). A fresh piece takes the place of a carried one of the same
+        id or the same text. At most 200 pieces and 256 KiB of text are carried; what was given first goes first.
+        """
+        self._inner.forget_evidence()
 
     def plan_context(
         self,
@@ -2237,6 +2251,7 @@ class SessionContexts(Twin[_SessionContexts]):
         system: str = "",
         recipe: Recipe | None = None,
         evidence: FindEvidence | Sequence[Evidence | str] = (),
+        carry_evidence: int = 0,
         tools: Sequence[Tool] = (),
         subagents: Sequence[Evidence | str] = (),
         notes: Sequence[Note] = (),
@@ -2271,7 +2286,8 @@ class SessionContexts(Twin[_SessionContexts]):
             tokenizer: see there.
             system: see there.
             recipe: see there.
-            evidence: see there; a function is asked anew for each attempt.
+            evidence: see there; a function is asked anew for each attempt, unless what it found is carried.
+            carry_evidence: see there; all attempts are one step.
             tools: see there.
             subagents: see there.
             notes: see there; for each attempt, at most 7.
@@ -2320,6 +2336,7 @@ class SessionContexts(Twin[_SessionContexts]):
             system=system,
             recipe=recipe,
             evidence=call.relay(run_evidence) if callable(evidence) else evidence,
+            carry_evidence=carry_evidence,
             tools=tools,
             subagents=subagents,
             notes=each(notes),
@@ -3533,7 +3550,9 @@ class Facts(FactsProposing):
 
 
 class Session(SessionKeeping):
-    """A session of one agent's client; made by ``Client.session``. A handle: it holds no messages and no items.
+    """A session of one agent's client; made by ``Client.session``.
+
+    A handle: it holds no messages and no items, and evidence only where ``context`` is asked to carry it.
 
     ::
 
