@@ -64,7 +64,7 @@ class Bench(NamedTuple):
         call = await toolcalls.start(self.agent, session_id, call_id)
         await toolcalls.finish(self.agent, call.ticket, result, **fields)
 
-    async def say(self, role: int, text: str, message_id: str, *, session_id: str = S) -> None:
+    async def say(self, role: pb.Role.ValueType, text: str, message_id: str, *, session_id: str = S) -> None:
         """Appends a message."""
         await self.agent.append(session_id, said(text, role=role, id=message_id))
 
@@ -76,10 +76,10 @@ USER, ASSISTANT, SYSTEM, TOOL = pb.ROLE_USER, pb.ROLE_ASSISTANT, pb.ROLE_SYSTEM,
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     """A server, two agents, and a session that the first has opened."""
     async with local_server(tmp_path) as server:
-        agents = [SessionAgent(Agent(server.api, await server.api.open_agent(name))) for name in ("a", "b")]
-        await agents[0].open(S)
+        a, b = [SessionAgent(Agent(server.api, await server.api.open_agent(name))) for name in ("a", "b")]
+        await a.open(S)
         shown = Shown()
-        yield Bench(server, *agents, shown, Evidence(server.engine.sessions.scribe, shown))
+        yield Bench(server, a, b, shown, Evidence(server.engine.sessions.scribe, shown))
 
 
 async def test_a_message_is_found_as_it_was_said_with_role_author_and_hash(bench: Bench) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+HANDED_MAX = 100
+"""Most candidates of one call."""
+
 
 class HandedCandidate(NamedTuple):
     """What may become a fact, as the server's own parts hand it over.

@@ -8,21 +8,29 @@ source. Of ephemeral sessions nothing is found: nothing that is made of them may
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from noosphere.consistency import Refusal, invalid, too_large
+from noosphere.consistency import Refusal, invalid, to_hex, too_large
 
 from ..memory.access import may_access
 from ..memory.types import Call
 from ..ports.coordinator import Incarnation
 from ..ports.sources import SOURCES_MAX, Source
 from .evidence_pages import EvidencePages, Position
-from .keys import check_session_id, is_ephemeral, namespace_of
+from .keys import MESSAGES, TOOLS, check_session_id, is_ephemeral, namespace_of
 from .paths import Path, read_path
 from .references import Reference, SourceKind
 from .scribe import Scribe, not_found
-from .seen import TRUST_OUTSIDE, Seen, ShownContexts
+from .seen import TRUST_OUTSIDE, TRUST_USER, Seen, ShownContexts
 from .summary_record import Place
 from .witness import Witness, message_of, place_key, tool_call_of
+
+
+class Basis(NamedTuple):
+    """What something rests on: references to what was found of it, and what it is worth, 0 to 0.5."""
+
+    references: tuple[str, ...]
+    trust: float
 
 
 class Evidence:
@@ -100,6 +108,46 @@ class Evidence:
         if path is None:
             raise not_found(session_id)
         return () if path.info.ephemeral else await self._pages.page(path, position, limit)
+
+    async def basis_of(self, session_id: str, *, writer: str, revision: int, named: Sequence[str]) -> Basis:
+        """Returns what something that an agent wrote into a session rests on, and what it is worth.
+
+        Without evidence that is found, it is worth what its writer had seen by then.
+
+        Args:
+            session_id: the session.
+            writer: the agent; empty for the server itself.
+            revision: at which it was written; 0 for now.
+            named: its evidence: keys of messages and tool calls of the session, or references.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        references = [await self._reference(session_id, name) for name in named[:SOURCES_MAX]]
+        found = await self.find("", [reference for reference in references if reference])
+        sources = [source for source in found if source is not None]
+        told = tuple(dict.fromkeys(source.reference for source in sources))
+        if sources and len(sources) == len(named):
+            return Basis(told, min(TRUST_USER, *(source.trust for source in sources)))
+        path = await read_path(self._scribe, session_id)
+        if path is None or path.info.ephemeral:
+            return Basis(told, TRUST_OUTSIDE)
+        key = MESSAGES + to_hex(revision + 1) if revision else ""
+        place = path.place_of(key, session_id) if key else Place(len(path.parts), "")
+        if place is None:
+            path = path.with_all_branches()
+            place = Place(len(path.parts) - 1, key)
+        trust = await self._seen.trust_of_writer(path, place, writer or path.info.owner)
+        return Basis(told, min((trust, *(source.trust for source in sources))))
+
+    async def _reference(self, session_id: str, name: str) -> str:
+        """Returns the reference that evidence has, named as a key or as one; empty for what is no source."""
+        if name.startswith(MESSAGES):
+            return str(Reference(SourceKind.MESSAGE, session_id, name[len(MESSAGES) :]))
+        if name.startswith(TOOLS):
+            call = await self._witness.call_at(session_id, name)
+            return "" if call is None else str(Reference(SourceKind.TOOL, session_id, call.call_id))
+        return "" if Reference.parse(name) is None else name
 
     async def _find(self, path: Path, reference: Reference) -> Source | None:
         sessions = dict.fromkeys((path.session_id, *map(path.session_at, reversed(range(len(path.parts))))))

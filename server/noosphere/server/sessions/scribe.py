@@ -158,7 +158,15 @@ class Scribe:
     def __init__(self, core: Core, hooks: Sequence[ItemHook] = ()) -> None:
         self.core = core
         self.hooks = hooks
+        self._told: dict[str, Callable[[str], None]] = {}
         self._hook_keys = tuple(dict.fromkeys(key for hook in hooks for key in hook.keys))
+
+    def tell_of(self, collection: str, tell: Callable[[str], None]) -> None:
+        """Has a callable told of each session in which a commit has written to a collection; it must not wait or fail.
+
+        Writes of shared memory are not told of: they reach items only.
+        """
+        self._told[collection] = tell
 
     async def write(self, call: Call, session_id: str, intent: Intent, decide: Decide[T]) -> Written[T]:
         """Decides and commits.
@@ -284,6 +292,9 @@ class Scribe:
                 left = draft.left_behind(result.revision)
                 read_set = advance(read_set, ref.name, result.revision, left, validation)
             revision = result.revision
+            for collection, tell in self._told.items():
+                if any(key.startswith(collection) for key in draft.written):
+                    tell(job.session_id)
             return Written(value, revision, revision, look.now_ms, False, draft.reply, read_set, validation.stale)
         if isinstance(result, Replayed):
             return await self._replay(ref, job, result.remembered)

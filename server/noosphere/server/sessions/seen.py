@@ -28,6 +28,7 @@ TRUST_OUTSIDE = 0.0
 _PAGE = 256
 _STEP_RECORDS = 64
 _REMEMBERED_MAX = 1_024
+_AUTHORS_MAX = 64
 
 
 class ShownContext(NamedTuple):
@@ -60,12 +61,14 @@ class _Scanned(NamedTuple):
         reached: everything up to here was looked at.
         user: the first thing that a user said; None if nobody has.
         outside: the first thing that came from outside; None if nothing did.
+        authors: the agents that have said anything, as far as there is room.
     """
 
     of: tuple[object, ...]
     reached: Place
     user: Place | None = None
     outside: Place | None = None
+    authors: frozenset[str] = frozenset()
 
 
 class Seen:
@@ -95,6 +98,16 @@ class Seen:
         if await self._result_before(path, end):
             return TRUST_OUTSIDE
         return min((TRUST_USER, *(c.trust for c in await self.contexts_of(path) if _before(path, c, end))))
+
+    async def trust_of_writer(self, path: Path, place: Place, agent: str) -> float:
+        """Returns the lowest trust of what an agent has seen before a place, as far as the session tells.
+
+        0 for one that has taken no part in it: what such an agent writes is made of what it saw elsewhere.
+        """
+        trust = await self.trust_at(path, place)
+        if trust == TRUST_OUTSIDE or agent in path.owners:
+            return trust
+        return trust if agent in (await self._scan(path, place)).authors else TRUST_OUTSIDE
 
     async def trust_of(self, path: Path, place: Place, message: Message) -> float:
         """Returns the trust of one message on a branch."""
@@ -198,7 +211,10 @@ def as_tool_key(key: str) -> str:
 
 
 def _with(known: _Scanned, owners: frozenset[str], place: Place, message: Message) -> _Scanned:
-    known = known._replace(reached=place)
+    authors = known.authors
+    if message.author not in authors and len(authors) < _AUTHORS_MAX:
+        authors |= {message.author}
+    known = known._replace(reached=place, authors=authors)
     if message.role is Role.USER:
         return known._replace(user=place) if known.user is None and not message.retracted else known
     # What was taken back was seen all the same.
