@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,19 @@ from typing import Any
 import pytest
 from tests.support.api import Agent
 from tests.support.engine import LocalServer, local_server
-from tests.support.sessions import SessionAgent, caller, session_name, space
+from tests.support.interleaving import interleave
+from tests.support.sessions import SessionAgent, caller, refusal, session_name, space
 from tests.support.toolcalls import finish, start
 from tests.support.worlds import World
 
+from noosphere.consistency import Reason, Refusal
 from noosphere.server.memory.types import Call
 from noosphere.server.sessions import Scribe
 from noosphere.server.sessions.scribe import Intent, Written
+from noosphere.server.sessions.types import Transition
 from noosphere.server.transitions import Learner
+from noosphere.server.transitions.events import EVENTS_MAX
+from noosphere.server.transitions.learning import HABITS
 from noosphere.v1 import session_service_pb2 as pb
 
 RESEARCH = ("search", "open", "summarise")
@@ -217,7 +223,10 @@ async def test_a_session_that_is_left_to_its_agents_learns_when_they_ask(world: 
         assert await worked(a, s, settings=manual) == []
     for s in names[:2]:
         assert learned(list((await a.run(s)).values())) == []
-    (told,) = learned(list((await a.run(names[2])).values()))
+    request = pb.RunTransitionsRequest(session_id=names[2])
+    response = await a.call("RunTransitions", request, pb.RunTransitionsResponse)
+    (told,) = learned(response.transitions)
+    assert response.head == (await a.health(names[2])).head, "what was learned is behind it"
     assert await a.transitions(names[2]) == [told]
     assert learned(list((await a.run(names[2])).values())) == [], "once"
     assert len(await procedures(a, *names)) == 1
@@ -226,17 +235,55 @@ async def test_a_session_that_is_left_to_its_agents_learns_when_they_ask(world: 
 async def test_a_retried_end_of_a_turn_tells_the_same_and_learns_once(world: World) -> None:
     a = await caller(world)
     names = [session_name(a, f"s{n}") for n in range(3)]
+    two = ("search", "open", "list", "open", "summarise")
     for s in names[:2]:
-        await worked(a, s)
+        await worked(a, s, two, failing=["list"])
     await a.open(names[2])
-    turn = await work(a, names[2])
+    turn = await work(a, names[2], two, failing=["list"])
     request = pb.EndTurnRequest(session_id=names[2], turn=turn, call=a.agent.call())
     request.call.request_id.uuid = "5b8f0c43-98f4-4c9e-9d0e-2f6d3a1c7e66"
     first = await a.call("EndTurn", request, pb.EndTurnResponse)
     again = await a.call("EndTurn", request, pb.EndTurnResponse)
-    assert len(learned(first.transitions)) == 1
+    assert len(learned(first.transitions)) == 2
     assert again.transitions == first.transitions
-    assert len(await procedures(a, *names)) == 1
+    assert len(await procedures(a, *names)) == 2
+
+
+async def test_a_retry_learns_what_the_first_attempt_at_ending_the_turn_had_no_time_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with local_server(tmp_path) as server:
+        a = await local_agent(server, "a")
+        for n in range(2):
+            await worked(a, f"s{n}")
+        await a.open("s2")
+        request = pb.EndTurnRequest(session_id="s2", turn=await work(a, "s2"), call=a.agent.call())
+        request.call.request_id.uuid = "5b8f0c43-98f4-4c9e-9d0e-2f6d3a1c7e77"
+
+        async def interrupted(self: Learner, session_id: str, turn: int = 0) -> tuple[Transition, ...]:
+            raise Refusal(Reason.ENGINE_UNAVAILABLE, "interrupted")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Learner, "learn", interrupted)
+            with refusal("ENGINE_UNAVAILABLE"):
+                await a.call("EndTurn", request, pb.EndTurnResponse)
+        assert len(learned((await a.call("EndTurn", request, pb.EndTurnResponse)).transitions)) == 1
+        assert [s for s, _ in await procedures(a, "s0", "s1", "s2")] == ["s2"]
+
+
+async def test_a_step_may_take_many_calls(tmp_path: Path) -> None:
+    async with local_server(tmp_path) as server:
+        a = await local_agent(server, "a")
+        for n, pages in enumerate((1, 5, 70)):
+            await worked(a, f"s{n}", ("search", *["open"] * pages, "summarise"))
+        ((_, candidate),) = await procedures(a, "s0", "s1", "s2")
+        steps = candidate["value"]["json"]["steps"]
+        assert [(step["tool"], step["repeated"]) for step in steps] == [
+            ("search", False),
+            ("open", True),
+            ("summarise", False),
+        ]
+        assert candidate["value"]["json"]["sessions"] == 3
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["in order", "by a crash"])
@@ -258,18 +305,34 @@ async def test_a_restart_keeps_what_was_seen_and_what_was_learned(tmp_path: Path
         assert [s for s, _ in await procedures(a, "s0", "s1", "s2", "s3")] == ["s2"]
 
 
-async def test_two_sessions_in_which_it_comes_to_recur_at_once_make_one_procedure(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", range(6))
+async def test_sessions_in_which_it_comes_to_recur_at_once_make_one_procedure(tmp_path: Path, seed: int) -> None:
     async with local_server(tmp_path) as server:
         a = await local_agent(server, "a")
         for n in range(2):
             await worked(a, f"s{n}")
-        names = [f"s{n}" for n in range(2, 10)]
+        names = [f"s{n}" for n in range(2, 8)]
         turns = []
         for s in names:
             await a.open(s)
             turns.append(await work(a, s))
+        interleave(server, random.Random(seed))
         ends = await asyncio.gather(*(a.end_turn(s, turn) for s, turn in zip(names, turns, strict=True)))
         assert sum(len(learned(end.transitions)) for end in ends) == 1
+        assert len(await procedures(a, *names)) == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_sessions_that_end_turns_at_once_are_all_counted(tmp_path: Path, seed: int) -> None:
+    async with local_server(tmp_path) as server:
+        a = await local_agent(server, "a")
+        names = [f"s{n}" for n in range(3)]
+        turns = []
+        for s in names:
+            await a.open(s)
+            turns.append(await work(a, s))
+        interleave(server, random.Random(seed))
+        await asyncio.gather(*(a.end_turn(s, turn) for s, turn in zip(names, turns, strict=True)))
         assert len(await procedures(a, *names)) == 1
 
 
@@ -334,6 +397,31 @@ async def test_nothing_of_it_is_shown_as_a_namespace(tmp_path: Path) -> None:
             await worked(a, f"s{n}")
         listed, _ = await server.engine.memory.namespaces.list("", page_size=100, after="", show_deleted=True)
         assert [described.ref.name for described in listed] == ["sessions/s0", "sessions/s1", "sessions/s2"]
+
+
+async def test_what_is_learned_takes_the_oldest_decision_s_place(tmp_path: Path) -> None:
+    async with local_server(tmp_path) as server:
+        a = await local_agent(server, "a")
+        for n in range(2):
+            await worked(a, f"s{n}")
+        await a.open("s2")
+        for n in range(EVENTS_MAX):
+            await a.agent.put(space("s2"), f"notes/{n}", n)
+            await a.run("s2", keys=[f"notes/{n}"], instruction=pb.TRANSITION_ACTION_DROP)
+        assert len(learned((await a.end_turn("s2", await work(a, "s2"))).transitions)) == 1
+        kept = await a.transitions("s2")
+        assert len(kept) == EVENTS_MAX
+        assert (kept[0].action, kept[-1].key) == (pb.TRANSITION_ACTION_LEARN, "notes/1")
+
+
+async def test_an_owner_whose_habits_were_erased_begins_anew(tmp_path: Path) -> None:
+    async with local_server(tmp_path) as server:
+        a = await local_agent(server, "a")
+        for n in range(3):
+            await worked(a, f"s{n}")
+        core = server.engine.sessions.scribe.core
+        await core.store.drop(await core.locate(f"{HABITS}{a.agent.actor.agent_id}"), None)
+        assert [len(await worked(a, f"s{n}")) for n in range(3, 6)] == [0, 0, 1]
 
 
 async def test_a_closed_session_still_takes_what_it_is_owed(tmp_path: Path) -> None:

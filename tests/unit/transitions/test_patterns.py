@@ -167,6 +167,12 @@ def test_a_turn_that_went_on_takes_the_place_of_its_beginning_and_never_the_othe
     assert with_run((whole,), beginning) == (whole,)
 
 
+def test_what_a_session_has_done_before_takes_no_place() -> None:
+    first = run("s", A, B, turn=1)
+    assert with_run((first,), run("s", A, B, turn=2)) == (first,)
+    assert with_run((first, run("s", A, C, turn=2)), run("s", A, C, B, turn=2)) == (first, run("s", A, C, B, turn=2))
+
+
 def test_the_oldest_turn_gives_way() -> None:
     runs: tuple[Run, ...] = ()
     for n in range(RUNS_MAX + 1):
