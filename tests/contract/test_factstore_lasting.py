@@ -170,6 +170,22 @@ async def test_a_store_of_another_model_is_not_opened(embedded_facts: EmbeddedFa
     assert ids(await embedded_facts.store.by_vector(NORTH, where(), 10)) == ["one"]
 
 
+async def test_vectors_of_another_model_are_kept_on_request_and_others_refused(embedded_facts: EmbeddedFactLab) -> None:
+    await embedded_facts.store.write([fact("a", vector=(1.0, 0.0, 0.0, 0.0))])
+    await embedded_facts.store.close()
+    for other in (StoreModel("", 0), StoreModel("other/1", 2)):
+        kept = await EmbeddedFactStore.open(embedded_facts.folder, model=other, keep_model=True)
+        assert kept.model == MODEL
+        assert (await kept.stats()).vectors == 1
+        await kept.write([fact(f"keywords-{other.dimension}", vector=None)])
+        with refused(Reason.INVALID_FIELD, "vector"):
+            await kept.write([fact("b", vector=(1.0, 0.0))])
+        await kept.close()
+    again = await EmbeddedFactStore.open(embedded_facts.folder, model=MODEL)
+    assert (await again.stats())[:2] == (3, 1)
+    await again.close()
+
+
 async def test_a_store_without_vectors_takes_any_model(tmp_path: Path) -> None:
     store = await EmbeddedFactStore.open(tmp_path)
     await store.write([fact("one", "tea")])

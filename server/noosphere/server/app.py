@@ -31,12 +31,15 @@ from .memory.types import Call
 from .metrics import Exporter, PrometheusSessionMetrics
 from .models import Models
 from .models import build as build_models
+from .ports.factstore import StoreModel
 from .ports.metrics import SessionMetrics
+from .ports.models import Embedder
 from .ports.runtime import Clock, SystemClock, system_random
 from .rpc.encode import forget_shown
 from .rpc.server import RpcServer
 from .sessions import Scribe, SessionRules, Sessions, SummaryWorker, VersionKeeper
 from .sessions.evidence import Evidence
+from .sessions.teaching import TeachesAfterTurn
 from .storage.embedded import (
     DataFolder,
     DataFolderError,
@@ -45,7 +48,7 @@ from .storage.embedded import (
     Journal,
     StoreFailed,
 )
-from .storage.facts import EmbeddedFactQueue, EmbeddedFactStore
+from .storage.facts import NO_MODEL, EmbeddedFactQueue, EmbeddedFactStore
 from .supervision import supervise
 from .text import distinct_terms
 from .transitions import Controller, HealthReporter, Learner, RecordedBasis, SessionWatch, Transitions
@@ -117,6 +120,8 @@ async def open_engine(
         raise StartupError(str(error)) from error
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(folder.release)
+        models = _models(settings, clock)
+        stack.push_async_callback(models.aclose)
         try:
             coordinator = await EmbeddedCoordinator.open(
                 settings.data, clock=clock, agent_lease_ms=AGENT_LEASE_MS, on_fatal=on_fatal
@@ -132,7 +137,13 @@ async def open_engine(
                 on_fatal=on_fatal,
             )
             stack.push_async_callback(store.close)
-            fact_store = await EmbeddedFactStore.open(settings.data, durability=settings.durability, on_fatal=on_fatal)
+            fact_store = await EmbeddedFactStore.open(
+                settings.data,
+                model=_model_of(models.embedder),
+                keep_model=True,
+                durability=settings.durability,
+                on_fatal=on_fatal,
+            )
             stack.push_async_callback(fact_store.close)
             fact_queue = await EmbeddedFactQueue.open(
                 settings.data, clock=clock, durability=settings.durability, on_fatal=on_fatal
@@ -140,8 +151,6 @@ async def open_engine(
             stack.push_async_callback(fact_queue.close)
         except DataFolderError as error:
             raise StartupError(str(error)) from error
-        models = _models(settings, clock)
-        stack.push_async_callback(models.aclose)
         watch = SessionWatch()
         rules = SessionRules(models.tokenizers, (VersionKeeper(),), (watch,))
         memory = Memory.build(
@@ -163,6 +172,11 @@ async def open_engine(
             metrics=metrics,
             learner=Learner(scribe),
         )
+        learns = settings.extract_after == "turn"
+
+        async def learn(session_id: str, turn: int, *, agent: str, owner: str) -> None:
+            await facts.extractions.after_turn(session_id, turn, agent=agent, owner=owner)
+
         sessions = Sessions.build(
             scribe,
             tokenizers=models.tokenizers,
@@ -172,7 +186,7 @@ async def open_engine(
             rng=system_random(),
             clock=clock,
             upkeep_interval_ms=int(settings.sweep_seconds * 1000),
-            after_turn=(controller,),
+            after_turn=(controller, TeachesAfterTurn(scribe, learn)) if learns else (controller,),
             forget=(
                 lambda _: memory.watches.forget_decoded(),
                 lambda _: forget_shown(),
@@ -187,7 +201,8 @@ async def open_engine(
             fact_store,
             fact_queue,
             evidence,
-            embedder=None,
+            embedder=await _fitting(models, fact_store),
+            extractor=models.extractor,
             tokenizers=models.tokenizers,
             clock=clock,
             rng=system_random(),
@@ -225,6 +240,28 @@ class _Watched:
 
     def accessed(self, call: Call, session_id: str, key: str) -> None:
         self._watch.accessed(call, session_id, key)
+
+
+def _model_of(embedder: Embedder | None) -> StoreModel:
+    return NO_MODEL if embedder is None else StoreModel(embedder.name, embedder.dimension)
+
+
+async def _fitting(models: Models, store: EmbeddedFactStore) -> Embedder | None:
+    """Returns the embedder if the store's vectors are its own; begins to load it where there are facts to be found."""
+    stats = await store.stats()
+    if store.model != _model_of(models.embedder):
+        log.warning(
+            "facts are found by keywords alone, because their vectors are of another model; stop the server and run "
+            "`noosphere facts reindex`",
+            stored=store.model.name,
+            configured=_model_of(models.embedder).name or "none",
+        )
+        return None
+    if models.embedder is not None and stats.versions:
+        models.warm()
+        if not stats.vectors:
+            log.info("facts from before have no vectors; `noosphere facts reindex` makes them", versions=stats.versions)
+    return models.embedder
 
 
 def _relate(question: str, texts: Sequence[str]) -> Sequence[float]:

@@ -12,12 +12,15 @@ from ..memory.signals import HeadSignals
 from ..memory.types import Call
 from ..ports.factqueue import FactQueue
 from ..ports.factstore import FactStore
-from ..ports.models import Embedder, Tokenizers
+from ..ports.models import Embedder, Extractor, Tokenizers
 from ..ports.runtime import Clock
 from ..ports.sources import Sources
 from .contents import decode_candidate
 from .decisions import Decisions
 from .explaining import Explaining
+from .extracting import Extracting
+from .extraction import BACKGROUND_PRIORITY, EXTRACT_PRIORITY, EXTRACTION_JOBS
+from .extractions import Extractions
 from .intake import Draft, Intake, Taken, decode_waiting
 from .ledger import Ledger
 from .pipeline import Pipeline
@@ -27,10 +30,13 @@ from .recall import ContextFacts
 from .retrieval import Retrieval
 from .types import Decision
 from .vectors import Vectors
-from .workers import Handler, Workers
+from .workers import Handler, Lane, Workers
 
 CANDIDATE_JOBS = "candidate"
 """The kind of a job that decides about a candidate."""
+
+_DECIDING = Lane(priority_max=EXTRACT_PRIORITY - 1)
+_EXTRACTING = Lane(batch=4, priority_min=EXTRACT_PRIORITY, priority_max=BACKGROUND_PRIORITY)
 
 
 class Submitted(NamedTuple):
@@ -52,7 +58,8 @@ class Facts:
         pipeline: decides about them.
         decisions: tells what became of them.
         policies: the rules of scopes.
-        workers: do what waits in the queue.
+        workers: decide about what waits in the queue.
+        extractions: finds candidates in sessions and documents.
         retrieval: finds facts.
         reading: reads them.
         explaining: explains them.
@@ -68,6 +75,7 @@ class Facts:
         sources: Sources,
         *,
         embedder: Embedder | None,
+        extractor: Extractor,
         tokenizers: Tokenizers,
         clock: Clock,
         rng: random.Random,
@@ -79,10 +87,16 @@ class Facts:
         self.vectors = Vectors(embedder)
         self.pipeline = Pipeline(self.ledger, store, self.vectors, decided=self._heard)
         self._handlers: dict[str, Handler] = {CANDIDATE_JOBS: Handler(self._decide, self._give_up)}
-        self.workers = Workers(queue, clock, self._handlers, pause=pause)
+        self.workers = Workers(queue, clock, self._handlers, lane=_DECIDING, pause=pause)
         self.intake = Intake(core, self.ledger, queue, sources, rng=rng, queued=self.workers.wake)
         self.decisions = Decisions(core, self.ledger, queue, store, self.intake, signals, clock)
         self.policies = Policies(self.ledger)
+        self._readers = Workers(queue, clock, self._handlers, name="extraction", lane=_EXTRACTING, pause=pause)
+        self.extractions = Extractions(
+            core, self.ledger, queue, sources, signals, clock=clock, rng=rng, queued=self._readers.wake
+        )
+        extracting = Extracting(self.ledger, sources, self.intake, extractor, ended=self.extractions.ended)
+        self.handle(EXTRACTION_JOBS, Handler(extracting.do, extracting.give_up))
         self.retrieval = Retrieval(core, self.ledger, store, embedder, clock=clock, tokenizers=tokenizers)
         self.reading = Reading(core, self.ledger, store)
         self.explaining = Explaining(self.reading, self.decisions, self.retrieval)
@@ -94,7 +108,10 @@ class Facts:
 
     def start(self) -> tuple[asyncio.Task[None], ...]:
         """Starts background work; the caller cancels it."""
-        return (asyncio.create_task(self.workers.run(), name="noosphere-facts"),)
+        return (
+            asyncio.create_task(self.workers.run(), name="noosphere-facts"),
+            asyncio.create_task(self._readers.run(), name="noosphere-extraction"),
+        )
 
     async def submit(self, call: Call, drafts: Sequence[Draft], *, wait: bool) -> Submitted:
         """Queues candidates; with ``wait`` returns when they are decided, or after 30 s.

@@ -12,6 +12,8 @@ from noosphere.v1 import types_pb2
 
 from ..facts.asked import SearchAsked
 from ..facts.decisions import Known
+from ..facts.extraction import Document, ExtractionNote, ExtractionState
+from ..facts.extractions import ExtractAsked
 from ..facts.hits import Hit, Scores
 from ..facts.intake import Draft
 from ..facts.types import (
@@ -55,6 +57,12 @@ _STATUSES: Mapping[int, Status] = {
     pb.CANDIDATE_STATUS_QUARANTINED: Status.QUARANTINED,
     pb.CANDIDATE_STATUS_SUPPRESSED: Status.SUPPRESSED,
     pb.CANDIDATE_STATUS_DEAD: Status.DEAD,
+}
+_EXTRACTION_STATES: Mapping[ExtractionState, pb.ExtractionState.ValueType] = {
+    ExtractionState.QUEUED: pb.EXTRACTION_STATE_QUEUED,
+    ExtractionState.DONE: pb.EXTRACTION_STATE_DONE,
+    ExtractionState.FAILED: pb.EXTRACTION_STATE_FAILED,
+    ExtractionState.SUPPRESSED: pb.EXTRACTION_STATE_SUPPRESSED,
 }
 _CARDINALITIES: Mapping[int, Cardinality] = {
     pb.CARDINALITY_UNSPECIFIED: Cardinality.UNKNOWN,
@@ -262,6 +270,25 @@ def scores(value: Scores) -> pb.HitScores:
 def hit(value: Hit) -> pb.FactHit:
     """Returns a hit."""
     return pb.FactHit(fact=fact(value.fact), scores=scores(value.scores), tokens=value.tokens)
+
+
+def extraction(message: pb.ExtractFactsRequest) -> ExtractAsked:
+    """Returns what is to be extracted from."""
+    document = Document(message.document.id, message.document.text) if message.HasField("document") else None
+    return ExtractAsked(message.owner, message.scope, message.session_id, document)
+
+
+def extraction_job(note: ExtractionNote) -> pb.ExtractionJob:
+    """Returns an extraction."""
+    return pb.ExtractionJob(
+        id=note.id,
+        state=_EXTRACTION_STATES[note.state],
+        failure=note.failure,
+        candidate_ids=note.candidate_ids,
+        extractor=note.extractor,
+        attempts=note.attempts,
+        model_tokens=note.model_tokens,
+    )
 
 
 def policy(message: pb.FactPolicy) -> Policy:

@@ -136,6 +136,21 @@ class FactRpc(FactServiceServicer):
         )
 
     @unary
+    async def ExtractFacts(self, request: pb.ExtractFactsRequest, context: Context) -> pb.ExtractFactsResponse:
+        """See the proto."""
+        asked = shapes.extraction(request)
+        note = await self._facts.extractions.submit(decode.call(request.call), asked, wait=request.wait)
+        return pb.ExtractFactsResponse(job=shapes.extraction_job(note))
+
+    @unary
+    async def GetExtractionJob(
+        self, request: pb.GetExtractionJobRequest, context: Context
+    ) -> pb.GetExtractionJobResponse:
+        """See the proto."""
+        note = await self._facts.extractions.get(decode.call(request.call), request.job_id)
+        return pb.GetExtractionJobResponse(job=shapes.extraction_job(note))
+
+    @unary
     async def SetFactPolicy(self, request: pb.SetFactPolicyRequest, context: Context) -> pb.SetFactPolicyResponse:
         """See the proto."""
         call = decode.call(request.call)

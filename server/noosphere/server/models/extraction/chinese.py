@@ -51,20 +51,20 @@ _V = "(?P<value>.+)"
 _PHRASES = (
     _phrase(
         "(?:请|你?可以)?(?:叫|称呼)我(?P<value>.+?)(?:吧|就好|就行|即可)?",
-        "name", "用户希望被称呼为{value}。", 0.9,
+        "称呼", "用户希望被称呼为{value}。", 0.9,
     ),
-    _phrase(f"我(?:名)?叫(?:做)?{_V}", "name", "用户的名字是{value}。", 0.9),
-    _phrase(f"我(?:现在|目前|一直)?(?:住|居住|定居)在{_V}", "lives_in", "用户住在{value}。", 0.8),
-    _phrase(f"我(?:刚|已经|最近)?搬到了?{_V}", "lives_in", "用户住在{value}。", 0.8),
-    _phrase("我(?:来自|是从)(?P<value>.+?)(?:来的)?", "from", "用户来自{value}。"),
-    _phrase("我(?:现在|目前)?在(?P<value>.+?)(?:工作|上班|任职)", "works_at", "用户在{value}工作。"),
-    _phrase("我对(?P<value>.+?)(?:严重)?过敏", "allergic_to", "用户对{value}过敏。", 0.9),
-    _phrase(f"我(?:从来)?不(?:能)?吃{_V}", "does_not_eat", "用户不吃{value}。", 0.8),
-    _phrase(f"我{_OFTEN}(?:偏好|偏爱|更喜欢|倾向于){_V}", "prefers", "用户更喜欢{value}。"),
-    _phrase(f"我{_OFTEN}(?:不(?:太|是很)?喜欢|讨厌|厌恶|受不了){_V}", "dislikes", "用户不喜欢{value}。"),
-    _phrase(f"我{_OFTEN}(?:喜欢|喜爱|热爱|爱吃|爱喝){_V}", "likes", "用户喜欢{value}。"),
-    _phrase(f"我(?:会说|会讲){_V}", "speaks", "用户会说{value}。"),
-    _phrase("我是(?:一[名个位])(?P<value>.+)", "is_a", "用户是{value}。"),
+    _phrase(f"我(?:名)?叫(?:做)?{_V}", "名字", "用户的名字是{value}。", 0.9),
+    _phrase(f"我(?:现在|目前|一直)?(?:住|居住|定居)在{_V}", "住在", "用户住在{value}。", 0.8),
+    _phrase(f"我(?:刚|已经|最近)?搬到了?{_V}", "住在", "用户住在{value}。", 0.8),
+    _phrase("我(?:来自|是从)(?P<value>.+?)(?:来的)?", "来自", "用户来自{value}。"),
+    _phrase("我(?:现在|目前)?在(?P<value>.+?)(?:工作|上班|任职)", "就职于", "用户在{value}工作。"),
+    _phrase("我对(?P<value>.+?)(?:严重)?过敏", "过敏", "用户对{value}过敏。", 0.9),
+    _phrase(f"我(?:从来)?不(?:能)?吃{_V}", "不吃", "用户不吃{value}。", 0.8),
+    _phrase(f"我{_OFTEN}(?:偏好|偏爱|更喜欢|倾向于){_V}", "", "用户更喜欢{value}。"),
+    _phrase(f"我{_OFTEN}(?:不(?:太|是很)?喜欢|讨厌|厌恶|受不了){_V}", "讨厌", "用户不喜欢{value}。"),
+    _phrase(f"我{_OFTEN}(?:喜欢|喜爱|热爱|爱吃|爱喝){_V}", "喜欢", "用户喜欢{value}。"),
+    _phrase(f"我(?:会说|会讲){_V}", "会说", "用户会说{value}。"),
+    _phrase("我是(?:一[名个位])(?P<value>.+)", "", "用户是{value}。"),
 )  # fmt: skip
 
 
@@ -107,6 +107,7 @@ def _of_clause(clause: str) -> Said | None:
     value = mine["value"].strip()
     if not _thing(value) or _STATE.match(value):
         return None
-    whose = "我们的" if mine["plural"] else "用户的"
     what = mine["what"].removeprefix("的")
-    return Said(f"{whose}{what}是{value}。", what, value, 0.85, 0.7)
+    if mine["plural"]:
+        return Said(f"我们的{what}是{value}。", "", "", 0.85, 0.7)
+    return Said(f"用户的{what}是{value}。", what, value, 0.85, 0.7)

@@ -118,9 +118,9 @@ def _phrase(
 
 _V = r"(?P<value>.+)"
 _PHRASES = (
-    _phrase(rf"(?:please\s)?call\sme\s{_V}", "name", "The user wants to be called {value}.", _named, 0.9),
+    _phrase(rf"(?:please\s)?call\sme\s{_V}", "nickname", "The user wants to be called {value}.", _named, 0.9),
     _phrase(rf"(?:i['’]m|i\sam)\scalled\s{_V}", "name", "The user's name is {value}.", _named, 0.9),
-    _phrase(rf"i\sgo\sby\s{_V}", "name", "The user wants to be called {value}.", _named, 0.9),
+    _phrase(rf"i\sgo\sby\s{_V}", "nickname", "The user wants to be called {value}.", _named, 0.9),
     _phrase(
         rf"i(?:['’]m|\sam)?\s(?:now\s|currently\s)?(?:live|living|reside|residing|based|settled)\sin\s{_V}",
         "lives_in", "The user lives in {value}.", _named, 0.8,
@@ -142,7 +142,7 @@ _PHRASES = (
         rf"i\s(?:can['’]t|cannot|don['’]t|do\snot|never)\seat\s{_V}",
         "does_not_eat", "The user does not eat {value}.", _thing, 0.8,
     ),
-    _phrase(rf"i\s{_OFTEN}prefer\s{_V}", "prefers", "The user prefers {value}.", _thing),
+    _phrase(rf"i\s{_OFTEN}prefer\s{_V}", "", "The user prefers {value}.", _thing),
     _phrase(rf"i\s{_OFTEN}(?:love|like|enjoy|adore)\s{_V}", "likes", "The user likes {value}.", _thing),
     _phrase(rf"(?:i['’]m|i\sam)\s(?:a\s)?(?:big\s|huge\s)?fan\sof\s{_V}", "likes", "The user likes {value}.", _thing),
     _phrase(
@@ -151,7 +151,7 @@ _PHRASES = (
     ),
     _phrase(rf"i\s(?:always|usually|mainly|mostly)\suse\s{_V}", "uses", "The user uses {value}.", _thing, 0.6),
     _phrase(rf"i\s(?:can\s)?speak\s{_V}", "speaks", "The user speaks {value}.", _named),
-    _phrase(rf"(?:i['’]m|i\sam)\sa[n]?\s{_V}", "is_a", "The user is a {value}.", _kind),
+    _phrase(rf"(?:i['’]m|i\sam)\san?\s{_V}", "", "The user is a {value}.", _kind),
 )  # fmt: skip
 
 
@@ -211,4 +211,5 @@ def _attribute(whose: str, what: str, value: str) -> Said | None:
         return None
     sure = 0.9 if lasting else 0.75
     of = "The user's" if whose.lower() == "my" else "Our"
-    return Said(f"{of} {what} is {value}.", what.replace(" ", "_"), value, sure, 0.8 if lasting else 0.6)
+    predicate = what.replace(" ", "_") if whose.lower() == "my" else ""
+    return Said(f"{of} {what} is {value}.", predicate, value, sure, 0.8 if lasting else 0.6)

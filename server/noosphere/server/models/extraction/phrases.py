@@ -35,7 +35,7 @@ class Phrase(NamedTuple):
 
     Attributes:
         pattern: matches a whole clause; its group ``value`` is what is claimed.
-        predicate: which property.
+        predicate: which property; empty leaves it to the pipeline, which compares the words.
         template: the claim in words, with ``{value}``.
         confidence: how sure it is that this is meant.
         importance: how much it matters.

@@ -1,6 +1,6 @@
 """The embedded drivers of long-term facts: SQLite files as truth, an exact index in memory."""
 
 from .queue import EmbeddedFactQueue
-from .store import EmbeddedFactStore
+from .store import NO_MODEL, EmbeddedFactStore
 
-__all__ = ["EmbeddedFactQueue", "EmbeddedFactStore"]
+__all__ = ["NO_MODEL", "EmbeddedFactQueue", "EmbeddedFactStore"]

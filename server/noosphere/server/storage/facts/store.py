@@ -66,6 +66,7 @@ class EmbeddedFactStore:
         folder: Path,
         *,
         model: StoreModel = NO_MODEL,
+        keep_model: bool = False,
         durability: Literal["fsync", "os"] = "fsync",
         versions_max: int = VERSIONS_MAX,
         on_fatal: Callable[[BaseException], None] = log_failure,
@@ -76,31 +77,37 @@ class EmbeddedFactStore:
         Args:
             folder: the data folder.
             model: which embedder the vectors are of. A store without vectors takes any.
+            keep_model: open a store whose vectors are of another model, too; :attr:`model` tells of which.
             durability: what an acknowledged write survives: ``fsync`` a loss of power, ``os`` the end of the process.
             versions_max: most versions.
             on_fatal: is told of a failure of the disk.
             worker: makes the threads.
 
         Raises:
-            DataFolderError: it is damaged, unreadable, of a newer format, or its vectors are of another model.
+            DataFolderError: it is damaged, unreadable, of a newer format, or its vectors are of another model and
+                ``keep_model`` is not set.
         """
         path = folder / FILE
 
-        def load(db: sqlite3.Connection) -> FactIndex:
+        def load(db: sqlite3.Connection) -> tuple[FactIndex, StoreModel]:
             stored = rows.load_model(db)
+            used = model
             if stored != model:
-                if stored.dimension and rows.any_vector(db):
+                if not (stored.dimension and rows.any_vector(db)):
+                    rows.store_model(db, model)
+                elif keep_model:
+                    used = stored
+                else:
                     raise DataFolderError(
                         f"{path} holds vectors of the model {stored.name!r} ({stored.dimension} numbers), not of "
                         f"{model.name!r} ({model.dimension} numbers)"
                     )
-                rows.store_model(db, model)
-            index = FactIndex(model.dimension)
+            index = FactIndex(used.dimension)
             for content, vector in rows.load(db, path):
                 index.put(content, vector)
-            return index
+            return index, used
 
-        file, index = await FactFile.open(
+        file, (index, used) = await FactFile.open(
             path,
             rows.SCHEMA,
             load,
@@ -109,7 +116,12 @@ class EmbeddedFactStore:
             what="the fact store",
             on_fatal=on_fatal,
         )
-        return cls(file, index, worker("noosphere-facts-search"), model, versions_max)
+        return cls(file, index, worker("noosphere-facts-search"), used, versions_max)
+
+    @property
+    def model(self) -> StoreModel:
+        """Which embedder the vectors are of."""
+        return self._model
 
     async def write(self, contents: Sequence[FactContent]) -> None:
         """Stores versions; see the port."""
