@@ -74,9 +74,9 @@ def search_terms(text: str, subject: str, predicate: str) -> tuple[str, ...]:
 
 
 def content_of(
-    scope: str, note: FactNote, version: VersionNote, body: Body, vector: Sequence[float] | None
+    scope: str, note: FactNote, version: VersionNote, body: Body, vector: Sequence[float] | None, *, now_ms: int
 ) -> FactContent:
-    """Returns what to store of a version of a fact."""
+    """Returns what to store of a version of a fact, as written at a store time."""
     return FactContent(
         fact_id=note.id,
         version=version.content,
@@ -87,7 +87,7 @@ def content_of(
         valid_from_ms=version.valid_from_ms,
         valid_to_ms=version.valid_to_ms,
         expires_at_ms=note.expires_at_ms,
-        recorded_ms=version.recorded_ms,
+        recorded_ms=now_ms,
         subject=body.subject,
         predicate=body.predicate,
         terms=search_terms(body.text, body.subject, body.predicate),
@@ -96,7 +96,7 @@ def content_of(
     )
 
 
-def held_content(candidate: Candidate, number: int, until_ms: int) -> FactContent:
+def held_content(candidate: Candidate, number: int, *, now_ms: int, until_ms: int) -> FactContent:
     """Returns what to store of a candidate that is kept apart; nothing of it can be searched."""
     return FactContent(
         fact_id=candidate.id,
@@ -108,7 +108,7 @@ def held_content(candidate: Candidate, number: int, until_ms: int) -> FactConten
         valid_from_ms=candidate.valid_from_ms,
         valid_to_ms=NEVER_MS,
         expires_at_ms=until_ms,
-        recorded_ms=candidate.submitted_ms,
+        recorded_ms=now_ms,
         subject="",
         predicate="",
         terms=(),

@@ -8,22 +8,14 @@ from typing import NamedTuple
 from noosphere.consistency import NEVER_MS
 
 from ..ports.factstore import FactContent
-from .canonical import canonical
 from .conflicts import settle
-from .contents import decode_body
 from .drafting import Draft
 from .ledger import FactNote
 from .likeness import Likeness
+from .near import Near, claim_of
 from .policies import may_submit
 from .sanitise import findings
 from .types import BECAME_FACT, Candidate, Claim, Contender, Decision, FactState, Policy, Status, Why
-
-
-class Near(NamedTuple):
-    """A known claim that is like the new one, or its contrary."""
-
-    fact_id: str
-    likeness: Likeness
 
 
 class Case(NamedTuple):
@@ -157,18 +149,7 @@ def _gate(candidate: Candidate, policy: Policy) -> list[Why]:
 def _contender(case: Case, note: FactNote) -> Contender:
     """Returns a known fact as it takes part in a conflict; its words say its value."""
     content = case.contents.get(note.id)
-    value = ""
-    if content is not None:
-        body = decode_body(content)
-        value = canonical(
-            note.owner,
-            case.candidate.scope,
-            body.text,
-            subject=body.subject,
-            predicate=body.predicate,
-            object=body.object,
-            policy=case.policy,
-        ).value
+    value = "" if content is None else claim_of(content, case.policy).value
     return Contender(note.id, value, note.trust, note.newest.valid_from_ms, note.newest.recorded_ms)
 
 

@@ -75,7 +75,7 @@ class Draft:
         candidate, until_ms, number = self.candidate, self._now_ms + CANDIDATE_RETENTION_MS, 0
         if keep_words:
             number = content_number(1, candidate.id, candidate.text, candidate.reviewed_by)
-            self.contents.append(held_content(candidate, number, until_ms))
+            self.contents.append(held_content(candidate, number, now_ms=self._now_ms, until_ms=until_ms))
         note = CandidateNote(
             decision,
             candidate.owner,
@@ -125,7 +125,9 @@ class Draft:
             pinned=candidate.pinned and not superseded_by,
             decayed_ms=self._now_ms,
         )
-        self.contents.append(content_of(candidate.scope, note, version, claim_body(candidate, claim), vector))
+        self.contents.append(
+            content_of(candidate.scope, note, version, claim_body(candidate, claim), vector, now_ms=self._now_ms)
+        )
         self._add(put(fact_key(fact_id), note))
         self._add(put(KEYS + claim.key, fact_id))
         if note.pinned:
@@ -208,7 +210,7 @@ class Draft:
         )
         if recorded_ms is not None:
             version = msgspec.structs.replace(version, recorded_ms=recorded_ms)
-        self.contents.append(content_of(self.candidate.scope, note, version, body, content.vector))
+        self.contents.append(content_of(self.candidate.scope, note, version, body, content.vector, now_ms=self._now_ms))
         return version
 
     def _version(

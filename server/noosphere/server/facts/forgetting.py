@@ -24,6 +24,7 @@ from ..ports.factqueue import FactQueue
 from ..ports.factstore import FactContent, FactKey, FactStore
 from ..ports.sources import SOURCES_MAX, Redaction
 from ..ports.store import Mutation
+from .compressing import FACT_REFERENCE
 from .contents import OWN_WORD, content_key, decode_candidate
 from .ledger import (
     ATTEMPTS_MAX,
@@ -121,7 +122,7 @@ class Forgetting:
         places: Counter[str] = Counter()
         remaining = [BACKUPS]
         for one in scopes:
-            selected = await select(self._ledger, self._store, one, wanted)
+            selected = await self._with_summaries(one, await select(self._ledger, self._store, one, wanted))
             ids += [note.id for note in selected.facts]
             for note in selected.facts:
                 require_write(call, one, note.owner)
@@ -172,6 +173,14 @@ class Forgetting:
                 f"forgetting a producer in every scope is for the operator ({OPERATOR_PREFIX}…)",
             )
         return tuple([found async for found in self._ledger.scopes()])
+
+    async def _with_summaries(self, scope: str, selected: Selected) -> Selected:
+        """Adds the summaries of events that are forgotten, since they say the same."""
+        above = {note.superseded_by for note in selected.facts} - {"", *(note.id for note in selected.facts)}
+        known = await self._ledger.facts(scope, sorted(above))
+        gone = {FACT_REFERENCE + note.id for note in selected.facts}
+        summaries = [note for note in known.values() if any(source.reference in gone for source in note.sources)]
+        return selected._replace(facts=(*selected.facts, *summaries))
 
     async def _forget_in(self, scope: str, wanted: Wanted, selected: Selected) -> tuple[Counter[str], tuple[str, ...]]:
         places: Counter[str] = Counter()

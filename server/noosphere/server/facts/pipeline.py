@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
-from ..ports.factstore import FactContent, FactFilter, FactStore
-from ..text import terms
+from ..ports.factstore import FactContent, FactStore
 from .canonical import canonical
-from .contents import content_key, decode_body
-from .deciding import Case, Near, alive, decided, screened, words_apart
+from .contents import content_key
+from .deciding import Case, alive, decided, screened, words_apart
 from .drafting import Draft
 from .ledger import (
     ATTEMPTS_MAX,
@@ -33,19 +32,13 @@ from .ledger import (
     contended,
     fact_key,
 )
-from .likeness import Likeness, likeness
+from .near import Asked, find_near
 from .policies import policy_of
 from .suppression import keys_of, secret_of, suppressed
-from .types import Candidate, Claim, Decision, Policy, Status, Why
+from .types import Candidate, Decision, Policy, Status, Why
 from .vectors import Vectors
 
 log = structlog.get_logger(__name__)
-
-NEAR_MAX = 8
-"""Most known claims that each kind of search gives a new one to be compared with."""
-
-SHARED_TERMS_MIN = 0.5
-"""Of the terms of the shorter of two claims: with fewer in common they are not compared any closer."""
 
 _REVIEWED = frozenset({Status.QUARANTINED, Status.REJECTED, Status.DEAD})
 
@@ -141,7 +134,8 @@ class Pipeline:
         now_ms = page.view.now_ms
         holder_id = known.get(holder_key, str) or ""
         slot_ids = (known.get(slot_key, list) or []) if claim.slot else []
-        near = await self._near(candidate, claim, policy, vector, now_ms)
+        asked = Asked(candidate.scope, candidate.owner, candidate.text, claim, vector)
+        near = await find_near(self._store, asked, policy, now_ms)
         ids = tuple(dict.fromkeys((*((holder_id,) if holder_id else ()), *slot_ids, *(one.fact_id for one in near))))
         facts = await self._ledger.read(candidate.scope, map(fact_key, ids), accepted=True)
         draft.rests_on(facts)
@@ -162,39 +156,6 @@ class Pipeline:
         decision = decided(draft, case)
         return await self._finish(page, draft, decision, keep_words=words_apart(candidate, decision))
 
-    async def _near(
-        self, candidate: Candidate, claim: Claim, policy: Policy, vector: Sequence[float] | None, now_ms: int
-    ) -> tuple[Near, ...]:
-        """Finds current claims of the owner that say the same or the contrary; the commit checks their notes."""
-        where = FactFilter((candidate.scope,), (candidate.owner,), alive_at_ms=now_ms, valid_after_ms=now_ms)
-        asked = terms(candidate.text, singles=True)
-        keys = {hit.key: 0.0 for hit in await self._store.by_keywords(asked, where, NEAR_MAX)} if asked else {}
-        if vector is not None:
-            keys |= {hit.key: hit.score for hit in await self._store.by_vector(vector, where, NEAR_MAX)}
-        if not keys:
-            return ()
-        found: list[Near] = []
-        for content in await self._store.read(list(keys)):
-            if content is None or not _worth_comparing(asked, content.terms):
-                continue
-            body = decode_body(content)
-            other = canonical(
-                content.owner,
-                content.scope,
-                body.text,
-                subject=body.subject,
-                predicate=body.predicate,
-                object=body.object,
-                policy=policy,
-            )
-            similarity = None
-            if vector is not None and content.vector is not None:
-                similarity = sum(a * b for a, b in zip(vector, content.vector, strict=True))
-            kind = likeness(claim, other, similarity)
-            if kind is not Likeness.DIFFERENT:
-                found.append(Near(content.fact_id, kind))
-        return tuple(found)
-
     async def _contents(self, scope: str, notes: Iterable[FactNote]) -> dict[str, FactContent]:
         """Reads the newest words of facts, by id."""
         keys = [content_key(scope, note.id, note.newest) for note in notes]
@@ -214,8 +175,3 @@ class Pipeline:
 def _may_decide_again(candidate: Candidate, decision: Decision) -> bool:
     """Tells whether a review has reopened a decision."""
     return bool(candidate.reviewed_by) and decision.status in _REVIEWED
-
-
-def _worth_comparing(asked: Sequence[str], other: Sequence[str]) -> bool:
-    mine, theirs = set(asked), set(other)
-    return len(mine & theirs) >= SHARED_TERMS_MIN * min(len(mine), len(theirs))

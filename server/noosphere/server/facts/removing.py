@@ -10,7 +10,7 @@ import msgspec
 from ..ports.factqueue import FactQueue
 from ..ports.factstore import BATCH_MAX, FactContent, FactKey, FactStore
 from ..ports.sources import REDACTED, SOURCES_MAX, WORDS_MAX, Redaction
-from .contents import HELD, OWN_WORD, decode_body, decode_candidate
+from .contents import HELD, decode_body, decode_candidate
 from .intake import group_of
 from .ledger import Ledger, remove
 from .selecting import Wanted
@@ -54,7 +54,7 @@ class Removal:
         keys = [FactKey(scope, one.fact_id, number) for one in gone for number in one.contents]
         contents = await self.read(keys)
         words = list(dict.fromkeys(word for content in contents for word in words_of(content)))
-        references = list(dict.fromkeys(ref for one in gone for ref in one.references if not ref.startswith(OWN_WORD)))
+        references = list(dict.fromkeys(reference for one in gone for reference in one.references))
         for start in range(0, max(len(references), 1), SOURCES_MAX):
             for first in range(0, max(len(words), 1), WORDS_MAX):
                 part = references[start : start + SOURCES_MAX]

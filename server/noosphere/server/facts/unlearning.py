@@ -78,7 +78,7 @@ def forget(page: Page, note: FactNote, fresh_secret: bytes) -> list[Mutation]:
     now_ms = page.view.now_ms
     secret = page.get(SECRET, bytes) or fresh_secret
     found = [put(SECRET, secret)] if page.get(SECRET, bytes) is None else []
-    found += _leave(page, note)
+    found += leave(page, note)
     suppressed = [evidence_key(secret, note.owner, source.reference) for source in note.sources]
     suppressed += claim_keys(secret, note.key, note.slot)
     found += [put(key, Suppression(now_ms)) for key in dict.fromkeys(suppressed)]
@@ -96,7 +96,7 @@ def forget(page: Page, note: FactNote, fresh_secret: bytes) -> list[Mutation]:
     return found
 
 
-def _leave(page: Page, note: FactNote) -> list[Mutation]:
+def leave(page: Page, note: FactNote) -> list[Mutation]:
     """Removes a fact from everywhere in its ledger."""
     found = [remove(fact_key(note.id))]
     if page.get(KEYS + note.key, str) == note.id:
@@ -153,7 +153,7 @@ def rewritten(
     version = VersionNote(number, content_number(number, *said), recorded_ms, newest.valid_from_ms, valid_to_ms)
     earlier: Sequence[VersionNote] = note.versions[:-1] if replaces else note.versions
     changed = msgspec.structs.replace(note, versions=(*earlier, version)[-VERSIONS_MAX:])
-    return changed, content_of(content.scope, changed, version, body, content.vector)
+    return changed, content_of(content.scope, changed, version, body, content.vector, now_ms=now_ms)
 
 
 def revived(note: FactNote) -> FactNote:

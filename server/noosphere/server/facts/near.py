@@ -1,0 +1,86 @@
+"""Finds known claims that say the same as a claim, or the contrary, in other words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..ports.factstore import FactContent, FactFilter, FactStore
+from ..text import terms
+from .canonical import canonical
+from .contents import decode_body
+from .likeness import Likeness, likeness
+from .types import Claim, Policy
+
+NEAR_MAX = 8
+"""Most known claims that each kind of search gives a new one to be compared with."""
+
+SHARED_TERMS_MIN = 0.5
+"""Of the terms of the shorter of two claims: with fewer in common they are not compared any closer."""
+
+
+class Asked(NamedTuple):
+    """A claim, and where to look for its like.
+
+    Attributes:
+        scope: in which scope.
+        owner: among whose facts.
+        text: its words.
+        claim: the claim.
+        vector: what it means; None searches by words alone.
+    """
+
+    scope: str
+    owner: str
+    text: str
+    claim: Claim
+    vector: Sequence[float] | None
+
+
+class Near(NamedTuple):
+    """A known claim that is like the new one, or its contrary."""
+
+    fact_id: str
+    likeness: Likeness
+
+
+def claim_of(content: FactContent, policy: Policy) -> Claim:
+    """Returns what a fact claims, in canonical form."""
+    body = decode_body(content)
+    return canonical(
+        content.owner,
+        content.scope,
+        body.text,
+        subject=body.subject,
+        predicate=body.predicate,
+        object=body.object,
+        policy=policy,
+    )
+
+
+async def find_near(store: FactStore, asked: Asked, policy: Policy, now_ms: int) -> tuple[Near, ...]:
+    """Finds current claims of the owner that say the same or the contrary; what becomes of that checks their notes."""
+    where = FactFilter((asked.scope,), (asked.owner,), alive_at_ms=now_ms, valid_after_ms=now_ms)
+    words = terms(asked.text, singles=True)
+    keys = {hit.key: 0.0 for hit in await store.by_keywords(words, where, NEAR_MAX)} if words else {}
+    if asked.vector is not None:
+        keys |= {hit.key: hit.score for hit in await store.by_vector(asked.vector, where, NEAR_MAX)}
+    if not keys:
+        return ()
+    found: list[Near] = []
+    for content in await store.read(list(keys)):
+        if content is None or not _worth_comparing(words, content.terms):
+            continue
+        other = claim_of(content, policy)
+        similarity = None
+        if asked.vector is not None and content.vector is not None:
+            similarity = sum(a * b for a, b in zip(asked.vector, content.vector, strict=True))
+        kind = likeness(asked.claim, other, similarity)
+        if kind is not Likeness.DIFFERENT:
+            found.append(Near(content.fact_id, kind))
+    return tuple(found)
+
+
+def _worth_comparing(words: Sequence[str], other: Sequence[str]) -> bool:
+    mine, theirs = set(words), set(other)
+    return len(mine & theirs) >= SHARED_TERMS_MIN * min(len(mine), len(theirs))

@@ -1,0 +1,82 @@
+"""Removes words that no ledger names: contents of decisions that were never committed, and of refusals long ago."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..ports.factstore import BATCH_MAX, FactContent, FactKey, FactStore
+from .contents import HELD
+from .ledger import CandidateNote, FactNote, Ledger, candidate_key, fact_key
+from .planning import Change
+
+ORPHAN_AGE_MS = 10 * 60 * 1000
+"""Younger contents may be of a decision that is just being committed."""
+
+SWEPT_MAX = 10_000
+"""Most contents of one round."""
+
+
+class Swept(NamedTuple):
+    """What is to be removed, and how that is told."""
+
+    keys: tuple[FactKey, ...]
+    changes: tuple[Change, ...]
+
+
+class Sweeper:
+    """Finds and removes orphans."""
+
+    def __init__(self, ledger: Ledger, store: FactStore) -> None:
+        self._ledger = ledger
+        self._store = store
+
+    async def find(self, scope: str) -> Swept:
+        """Finds orphans of a scope; they stay orphans, since the number of a content is never used twice."""
+        keys = await self._orphans(scope, held=False)
+        keys += await self._orphans(HELD + scope, held=True)
+        explanation = "Nobody refers to these words."
+        return Swept(tuple(keys), tuple(Change(key.fact_id, "sweep", explanation) for key in keys))
+
+    async def remove(self, swept: Swept) -> None:
+        """Removes them."""
+        for start in range(0, len(swept.keys), BATCH_MAX):
+            await self._store.remove(swept.keys[start : start + BATCH_MAX])
+
+    async def _orphans(self, place: str, *, held: bool) -> list[FactKey]:
+        found: list[FactKey] = []
+        part: list[FactKey] = []
+        async for key in self._store.versions(place):
+            part.append(key)
+            if len(part) == BATCH_MAX:
+                found += await self._unnamed(place, part, held=held)
+                part = []
+            if len(found) >= SWEPT_MAX:
+                return found
+        return found + await self._unnamed(place, part, held=held)
+
+    async def _unnamed(self, place: str, keys: Sequence[FactKey], *, held: bool) -> list[FactKey]:
+        if not keys:
+            return []
+        scope = place.removeprefix(HELD) if held else place
+        names = candidate_key if held else fact_key
+        page = await self._ledger.read(scope, {names(key.fact_id) for key in keys})
+        doubtful: list[FactKey] = []
+        for key in keys:
+            if held:
+                candidate = page.get(names(key.fact_id), CandidateNote)
+                named = candidate is not None and candidate.content == key.version
+            else:
+                fact = page.get(names(key.fact_id), FactNote)
+                named = fact is not None and any(version.content == key.version for version in fact.versions)
+            if not named:
+                doubtful.append(key)
+        contents = await self._store.read(doubtful) if doubtful else ()
+        return [
+            key
+            for key, content in zip(doubtful, contents, strict=True)
+            if content is not None and self._is_old(content)
+        ]
+
+    def _is_old(self, content: FactContent) -> bool:
+        return content.recorded_ms <= self._ledger.now_ms - ORPHAN_AGE_MS

@@ -1,0 +1,167 @@
+"""Upkeep of facts: what has ended goes, confidence decays, what says the same becomes one, old events one summary.
+
+A round over a scope first plans, which is all that a dry run does, then carries each change out in one commit of its
+own. A change that has become wrong meanwhile is left for the next round; one that fails leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from noosphere.consistency import Refusal
+
+from ..ports.runtime import Clock
+from .ledger import UPKEEP, Ledger, put
+from .planning import Change, Planner
+from .sweeping import Sweeper
+
+log = structlog.get_logger(__name__)
+
+CHANGES_MAX = 1_000
+"""Most changes that a reply lists; all are counted."""
+
+FAILURE_CHARS_MAX = 500
+SCOPES_MAX = 1_000
+"""Most scopes whose rounds a reply lists."""
+
+
+class Round(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The newest round of a scope.
+
+    Attributes:
+        begun_ms: store time at which it began; what is younger was not looked at.
+        ended_ms: store time at which it ended.
+        looked_at: how many facts were looked at.
+        changed: how many changes were made, by action.
+        failure: why it failed; empty if it did not.
+    """
+
+    begun_ms: int
+    ended_ms: int = 0
+    looked_at: int = 0
+    changed: dict[str, int] = msgspec.field(default_factory=dict)
+    failure: str = ""
+
+
+class Report(NamedTuple):
+    """What a round did or would do: at most 1,000 changes, and how many facts it looked at."""
+
+    changes: tuple[Change, ...]
+    looked_at: int
+
+
+class ScopeRound(NamedTuple):
+    """A scope and its newest round."""
+
+    scope: str
+    round: Round
+
+
+class FactUpkeep:
+    """Runs rounds over scopes.
+
+    Args:
+        ledger: where decisions stand.
+        planner: finds what is to be done.
+        sweeper: removes words that no ledger names.
+        resume: goes on with what a crash interrupted in forgetting.
+        clock: the source of time.
+        interval_ms: how long to rest between rounds over all scopes.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        planner: Planner,
+        sweeper: Sweeper,
+        resume: Callable[[str], Awaitable[int]],
+        *,
+        clock: Clock,
+        interval_ms: int,
+    ) -> None:
+        self._ledger = ledger
+        self._planner = planner
+        self._sweeper = sweeper
+        self._resume = resume
+        self._clock = clock
+        self._interval_ms = interval_ms
+
+    async def run(self) -> None:
+        """Runs rounds until cancelled; a failed one is logged and recorded, and the next one tries again."""
+        while True:
+            await self._clock.sleep(self._interval_ms / 1000)
+            try:
+                await self.round("", dry_run=False)
+            except Refusal as refusal:
+                log.warning("upkeep of facts refused", reason=refusal.reason, message=refusal.message)
+            except Exception as error:
+                log.error("upkeep of facts failed", exc_info=error)
+
+    async def round(self, scope: str, *, dry_run: bool) -> Report:
+        """Looks once at a scope, or at all if none is given.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        changes: list[Change] = []
+        looked_at = 0
+        for one in (scope,) if scope else [found async for found in self._ledger.scopes()]:
+            try:
+                made, count = await self._look_at(one, dry_run)
+            except Exception as error:
+                if not dry_run:
+                    await self._record(
+                        one, Round(self._ledger.now_ms, failure=f"{type(error).__name__}: {error}"[:500])
+                    )
+                if scope or isinstance(error, Refusal):
+                    raise
+                # It must not keep the scopes after it from being looked at.
+                log.error("upkeep of a scope's facts failed", scope=one, exc_info=error)
+                continue
+            changes += made[: CHANGES_MAX - len(changes)]
+            looked_at += count
+        return Report(tuple(changes), looked_at)
+
+    async def rounds(self, scopes: Sequence[str]) -> tuple[ScopeRound, ...]:
+        """Returns the newest rounds of scopes that had one."""
+        found: list[ScopeRound] = []
+        for scope in scopes[:SCOPES_MAX]:
+            newest = await self._newest(scope)
+            if newest is not None:
+                found.append(ScopeRound(scope, newest))
+        return tuple(found)
+
+    async def _look_at(self, scope: str, dry_run: bool) -> tuple[list[Change], int]:
+        begun_ms = self._ledger.now_ms
+        if not dry_run:
+            await self._resume(scope)
+        earlier = await self._newest(scope)
+        plan = await self._planner.plan(scope, since_ms=0 if earlier is None else earlier.begun_ms)
+        swept = await self._sweeper.find(scope)
+        changes = [change for step in plan.steps for change in step.changes] + list(swept.changes)
+        if dry_run:
+            return changes, plan.looked_at
+        changed: Counter[str] = Counter()
+        made: list[Change] = []
+        for step in plan.steps:
+            if await step.carry_out():
+                made += step.changes
+                changed.update(change.action for change in step.changes)
+            await self._clock.sleep(0)
+        await self._sweeper.remove(swept)
+        made += swept.changes
+        changed.update(change.action for change in swept.changes)
+        if changed or plan.fresh or earlier is None:
+            await self._record(scope, Round(begun_ms, self._ledger.now_ms, plan.looked_at, dict(changed)))
+        return made, plan.looked_at
+
+    async def _newest(self, scope: str) -> Round | None:
+        return (await self._ledger.read(scope, (UPKEEP,))).get(UPKEEP, Round)
+
+    async def _record(self, scope: str, newest: Round) -> None:
+        await self._ledger.change(scope, (UPKEEP,), lambda _: (put(UPKEEP, newest),))
