@@ -11,7 +11,7 @@ import pytest
 from tests.support.cli import Cli, holds
 from tests.support.process import ServerProcess
 
-from noosphere.client import Append, Client, Session, SessionSettings, connect
+from noosphere.client import Append, Client, Evidence, LatePolicy, Session, SessionSettings, connect
 from noosphere.server.cli import session_shapes as shapes
 
 BAR = set("█░#.")
@@ -179,6 +179,34 @@ def test_a_context_is_explained_on_any_terminal(cli: Cli, filled: str) -> None:
     assert done.code == 0
     assert done.out.isascii()
     assert "###" in done.text
+
+
+def test_late_results_and_carried_evidence_say_so(cli: Cli, binary: ServerProcess, name: str) -> None:
+    async def act(client: Client, session: Session) -> None:
+        await session.goal().put("fly")
+        policies: tuple[LatePolicy, ...] = ("park", "apply_flagged")
+        calls = [await session.start_tool("search", call_id=policy, late=policy) for policy in policies]
+        for call in calls:
+            asked = {"id": call.call_id, "type": "function", "function": {"name": "search", "arguments": "{}"}}
+            await session.append({"role": "assistant", "content": None, "tool_calls": [asked]})
+        await session.goal().put("walk", blind=True)
+        for call in calls:
+            await call.finish({"fare": 7}, append_message=True)
+        for _ in range(2):
+            await session.context(evidence=[Evidence("Bags cost $30.", id="page")], carry_evidence=1)
+        await session.context()
+
+    as_agent(binary, name, act)
+    document = cli.ok("context", "explain", name, "--json").json
+    entries = {entry["id"]: entry for entry in document["entries"]}
+    assert (entries["call:park"]["reason"], entries["call:park"]["late"]) == ("parked", True)
+    [flagged] = [entry for entry in document["entries"] if entry["late"] and entry["fate"] == "included"]
+    assert flagged["changed"] == ["goals/main"]
+    origin = entries["evidence:page"]["carried_from"]
+    shown, first = cli.run_all(["context", "explain", name], ["context", "explain", name, origin])
+    assert f"fits, carried from {origin}" in shown.text
+    assert "parked, late: goals/main changed" in shown.text
+    assert origin in first.text
 
 
 def test_much_that_was_left_out_is_only_counted(cli: Cli, binary: ServerProcess, name: str) -> None:

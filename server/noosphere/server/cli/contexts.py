@@ -15,7 +15,7 @@ from .sessions import SessionArgument, existing
 from .views import time_text
 
 if TYPE_CHECKING:
-    from noosphere.client import Manifest
+    from noosphere.client import Manifest, ManifestEntry
 
     from .session_shapes import ManifestShape
 
@@ -106,6 +106,9 @@ def manifest_data(manifest: Manifest) -> ManifestShape:
                 "tokens_full": entry.tokens_full,
                 "trust": entry.trust,
                 "relevance": entry.relevance,
+                "carried_from": entry.carried_from,
+                "late": entry.late,
+                "changed": list(entry.changed),
             }
             for entry in manifest.entries
         ],
@@ -175,10 +178,20 @@ def _print_entries(manifest: Manifest, every: bool) -> None:
         whole = entry.fate == "included" or entry.tokens == entry.tokens_full
         size = f"{entry.tokens or entry.tokens_full}" if whole else f"{entry.tokens} of {entry.tokens_full}"
         mark = " (used)" if entry.id in used else ""
-        rows.append((entry.section, entry.fate, size, entry.id + mark, entry.reason.replace("_", " ")))
+        rows.append((entry.section, entry.fate, size, entry.id + mark, _why(entry)))
     print_table(("SECTION", "FATE", "TOKENS", "WHAT", "WHY"), rows, empty="no candidates")
     if hidden:
         print_line(f"{hidden} more were left out (--all lists them)")
+
+
+def _why(entry: ManifestEntry) -> str:
+    """Returns the reason in words, and what else is to be known of carried evidence and of late results."""
+    words = [entry.reason.replace("_", " ")]
+    if entry.late:
+        words.append(f"late: {', '.join(entry.changed)} changed" if entry.changed else "late: overdue")
+    if entry.carried_from:
+        words.append(f"carried from {entry.carried_from}")
+    return ", ".join(words)
 
 
 def _bar(used: int, missing: int, largest: int) -> str:

@@ -246,7 +246,7 @@ class SectionShape(TypedDict):
 class ManifestEntryShape(TypedDict):
     """One candidate for a context."""
 
-    id: Annotated[str, "What it is: `message:<id>`, `item:<key>`, `fact:<id>` …"]
+    id: Annotated[str, "What it is: `message:<id>`, `item:<key>`, `fact:<id>`, `call:<id>` …"]
     section: Annotated[str, "For which section."]
     fate: Annotated[str, "`included`, `shortened` or `dropped`."]
     reason: Annotated[str, "Why, as a word."]
@@ -256,6 +256,9 @@ class ManifestEntryShape(TypedDict):
     tokens_full: Annotated[int, "Tokens that it would have taken in full."]
     trust: Annotated[float, "How far it is trusted."]
     relevance: Annotated[float, "Its estimated relevance."]
+    carried_from: Annotated[str, "Of carried evidence, the context for which it was first given."]
+    late: Annotated[bool, "Of a tool's result, whether it came late."]
+    changed: Annotated[list[str], "Of a late result, the keys that had changed by then."]
 
 
 class ManifestShape(TypedDict):
