@@ -34,7 +34,10 @@ def test_the_promised_commands_exist() -> None:
         *("ns list", "ns create", "ns show", "ns tree", "ns delete", "ns rules", "config show", "version"),
         *("session list", "session show", "session messages", "session tools", "session checkpoints"),
         *("session transitions", "session health", "session restore", "session fork", "session close"),
-        *("session purge", "session export", "context explain", "bench compaction", "bench recall"),
+        *("session purge", "session export", "context explain", "bench compaction", "bench recall", "bench updates"),
+        *("facts search", "facts list", "facts show", "facts history", "facts candidates", "facts why"),
+        *("facts forget", "facts review", "facts extract", "facts job", "facts policy", "facts upkeep"),
+        *("facts export", "facts import"),
     }
 
 

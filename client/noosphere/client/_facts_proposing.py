@@ -145,16 +145,42 @@ class FactsProposing(FactsKeeping):
             InvalidArgument: a part of one is malformed; its number is named.
             NoosphereError: anything else, see the tree.
         """
+        reply = await self._submit(self._request(candidates, wait=False), request_id, timeout)
+        return tuple(reply.candidate_ids)
+
+    async def remember_many(
+        self, *candidates: Candidate | str, request_id: str | None = None, timeout: float | None = None
+    ) -> tuple[FactDecision, ...]:
+        """Proposes to remember several claims, and waits until they are decided; as :meth:`remember` does.
+
+        Each is decided by itself: one may be refused and the others be facts.
+
+        Args:
+            candidates: 1 to 100, of one scope; a text is a claim of the agent's own.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Returns:
+            What became of them, in the same order.
+
+        Raises:
+            PermissionDenied: see :meth:`propose`.
+            InvalidArgument: a part of one is malformed; its number is named.
+            NoosphereError: anything else, see the tree.
+        """
+        reply = await self._submit(self._request(candidates, wait=True), request_id, timeout)
+        return tuple(map(to_decision, reply.decisions))
+
+    def _request(self, candidates: Sequence[Candidate | str], *, wait: bool) -> pb.SubmitCandidatesRequest:
         if not 1 <= len(candidates) <= CANDIDATES_MAX:
             raise InvalidArgument(f"candidates: {len(candidates)} are given, the limits are 1 and {CANDIDATES_MAX}")
-        request = pb.SubmitCandidatesRequest()
+        request = pb.SubmitCandidatesRequest(wait=wait)
         for index, one in enumerate(candidates):
             candidate = Candidate(one) if isinstance(one, str) else one
             if not isinstance(candidate, Candidate):
                 raise InvalidArgument(f"candidates[{index}]: {shown(one)} is {type(one).__name__}, not a candidate")
             request.candidates.append(from_candidate(f"candidates[{index}].", candidate, self._link.own))
-        reply = await self._submit(request, request_id, timeout)
-        return tuple(reply.candidate_ids)
+        return request
 
     async def _submit(
         self, request: pb.SubmitCandidatesRequest, request_id: str | None, timeout: float | None

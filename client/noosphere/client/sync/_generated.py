@@ -2930,6 +2930,28 @@ class FactsProposing(FactsKeeping):
         """
         return self._portal.run(self._inner.propose, *candidates, request_id=request_id, timeout=timeout)
 
+    def remember_many(
+        self, *candidates: Candidate | str, request_id: str | None = None, timeout: float | None = None
+    ) -> tuple[FactDecision, ...]:
+        """Proposes to remember several claims, and waits until they are decided; as :meth:`remember` does.
+
+        Each is decided by itself: one may be refused and the others be facts.
+
+        Args:
+            candidates: 1 to 100, of one scope; a text is a claim of the agent's own.
+            request_id: a UUID of your own; None uses the client's sequence.
+            timeout: the deadline with all retries, in seconds.
+
+        Returns:
+            What became of them, in the same order.
+
+        Raises:
+            PermissionDenied: see :meth:`propose`.
+            InvalidArgument: a part of one is malformed; its number is named.
+            NoosphereError: anything else, see the tree.
+        """
+        return self._portal.run(self._inner.remember_many, *candidates, request_id=request_id, timeout=timeout)
+
     def candidate(self, candidate_id: str, *, timeout: float | None = None) -> CandidateState:
         """Returns a candidate with what has become of it.
 

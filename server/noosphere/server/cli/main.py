@@ -24,6 +24,10 @@ from . import (
     conflicts,
     contexts,
     engine,
+    facts,
+    facts_changes,
+    facts_exchange,
+    facts_keeping,
     namespaces,
     records,
     rules,
@@ -53,6 +57,9 @@ app.add_typer(namespaces.app, name="ns")
 sessions.app.add_typer(session_changes.app)
 app.add_typer(sessions.app, name="session")
 app.add_typer(contexts.app, name="context")
+for group in (facts_changes.app, facts_keeping.app, facts_exchange.app):
+    facts.app.add_typer(group)
+app.add_typer(facts.app, name="facts")
 app.add_typer(serving.config_app, name="config")
 app.add_typer(bench.app, name="bench")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,23 @@ def parse_duration(text: str, option: str) -> timedelta:
     if not duration:
         raise usage(f"{option}: {text!r} must be at least 1 ms")
     return duration
+
+
+def parse_time(text: str | None, option: str) -> datetime | None:
+    """Reads a moment as RFC 3339 writes it, e.g. ``2026-05-01T12:00:00Z``; None stays None.
+
+    Raises:
+        CliError: it is none, or says nothing of its time zone.
+    """
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise usage(f"{option}: {text!r} is not a moment such as 2026-05-01T12:00Z") from None
+    if moment.tzinfo is None:
+        raise usage(f"{option}: {text!r} has no time zone; 2026-05-01T12:00Z is in UTC")
+    return moment
 
 
 def parse_scalar(text: str) -> Scalar:
