@@ -24,6 +24,7 @@ from .context import ContextService
 from .context.arriving import ResultCompactor
 from .context.observing import ContextFigures
 from .context.relevance import relevances
+from .context.shown import ContextsShown
 from .facts.service import Facts
 from .logs import configure_logging
 from .memory import Memory
@@ -38,6 +39,7 @@ from .ports.runtime import Clock, SystemClock, system_random
 from .rpc.encode import forget_shown
 from .rpc.server import RpcServer
 from .sessions import Scribe, SessionRules, Sessions, SummaryWorker, VersionKeeper
+from .sessions.draining import OutboxDrain
 from .sessions.evidence import Evidence
 from .sessions.teaching import TeachesAfterTurn
 from .storage.embedded import (
@@ -201,11 +203,15 @@ async def open_engine(
             fact_store,
             fact_queue,
             evidence,
+            evidence,
             embedder=await _fitting(models, fact_store),
             extractor=models.extractor,
+            summariser=models.fallback,
             tokenizers=models.tokenizers,
             clock=clock,
             rng=system_random(),
+            entropy=os.urandom,
+            upkeep_interval_ms=int(settings.sweep_seconds * 1000),
         )
         contexts = ContextService(
             scribe,
@@ -216,7 +222,12 @@ async def open_engine(
             entropy=os.urandom,
             observers=(_Watched(watch, sessions.summary_worker),),
         )
-        tasks = (*memory.start(), *sessions.start(), *contexts.start(), *facts.start())
+        evidence.heed(ContextsShown(contexts.book))
+        drain = OutboxDrain(
+            scribe, evidence, facts.intake, clock=clock, interval_ms=int(settings.sweep_seconds * 1000)
+        )
+        draining = asyncio.create_task(drain.run(), name="noosphere-outboxes")
+        tasks = (*memory.start(), *sessions.start(), *contexts.start(), *facts.start(), draining)
         supervise(tasks, on_fatal)
         stack.push_async_callback(_cancel, tasks)
         # Manifests that wait are written as long as the drivers are open.

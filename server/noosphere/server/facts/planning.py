@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from ..ports.factstore import BATCH_MAX, FactContent, FactStore
+from ..ports.factstore import BATCH_MAX, FactContent, FactKey, FactStore
 from ..ports.runtime import Clock
 from ..ports.store import Mutation
 from .contents import content_key
@@ -96,7 +96,7 @@ class Planner:
         compressor: Compressor,
         *,
         clock: Clock,
-        dropped: Callable[[Sequence[FactNote], str], None],
+        dropped: Callable[[Sequence[FactKey]], None],
     ) -> None:
         self._ledger = ledger
         self._store = store
@@ -185,7 +185,7 @@ class _Expiry:
         self,
         ledger: Ledger,
         store: FactStore,
-        dropped: Callable[[Sequence[FactNote], str], None],
+        dropped: Callable[[Sequence[FactKey]], None],
         scope: str,
         note: FactNote,
     ) -> None:
@@ -201,8 +201,7 @@ class _Expiry:
         note = self._note
         if not await unchanged(self._ledger, self._scope, (note,), lambda page: leave(page, note)):
             return False
-        await drop(self._store, self._scope, note)
-        self._dropped((note,), self._scope)
+        self._dropped(await drop(self._store, self._scope, note))
         return True
 
 
@@ -233,7 +232,7 @@ class _Merge:
         self,
         ledger: Ledger,
         store: FactStore,
-        dropped: Callable[[Sequence[FactNote], str], None],
+        dropped: Callable[[Sequence[FactKey]], None],
         scope: str,
         older: FactNote,
         newer: FactNote,
@@ -267,8 +266,7 @@ class _Merge:
 
         if not await unchanged(self._ledger, self._scope, (older, newer), decide):
             return False
-        await drop(self._store, self._scope, newer)
-        self._dropped((newer,), self._scope)
+        self._dropped(await drop(self._store, self._scope, newer))
         return True
 
 
@@ -291,9 +289,11 @@ async def unchanged(
     return await ledger.commit(scope, page.view, checks, list(mutations.values())) is not None
 
 
-async def drop(store: FactStore, scope: str, note: FactNote) -> None:
-    """Removes all words of a fact that is gone."""
-    await store.remove([content_key(scope, note.id, version) for version in note.versions])
+async def drop(store: FactStore, scope: str, note: FactNote) -> list[FactKey]:
+    """Removes all words of a fact that is gone; returns what named them."""
+    keys = [content_key(scope, note.id, version) for version in note.versions]
+    await store.remove(keys)
+    return keys
 
 
 def _decayed(note: FactNote, half_life_ms: int | None, now_ms: int) -> FactNote | None:

@@ -7,28 +7,38 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
+from noosphere.consistency import Reason, Refusal
+
+from ..memory.access import OPERATOR_PREFIX
+from ..memory.admission import require_writer
 from ..memory.core import Core
 from ..memory.signals import HeadSignals
 from ..memory.types import Call
-from ..ports.factqueue import FactQueue
+from ..ports.factqueue import FactQueue, QueueStats
 from ..ports.factstore import FactStore
-from ..ports.models import Embedder, Extractor, Tokenizers
+from ..ports.models import Embedder, Extractor, Summariser, Tokenizers
 from ..ports.runtime import Clock
-from ..ports.sources import Sources
+from ..ports.sources import Redaction, Sources
+from .compressing import EventCompressor
 from .contents import decode_candidate
 from .decisions import Decisions
 from .explaining import Explaining
 from .extracting import Extracting
 from .extraction import BACKGROUND_PRIORITY, EXTRACT_PRIORITY, EXTRACTION_JOBS
 from .extractions import Extractions
+from .forgetting import Forgetting
 from .intake import Draft, Intake, Taken, decode_waiting
 from .ledger import Ledger
 from .pipeline import Pipeline
+from .planning import Planner
 from .policies import Policies
 from .reading import Reading
 from .recall import ContextFacts
-from .retrieval import Retrieval
+from .retrieval import TOKENIZER, Retrieval
+from .scopes import check_scope, require_write
+from .sweeping import Sweeper
 from .types import Decision
+from .upkeep import FactUpkeep, Report, ScopeRound
 from .vectors import Vectors
 from .workers import Handler, Lane, Workers
 
@@ -64,6 +74,8 @@ class Facts:
         reading: reads them.
         explaining: explains them.
         recall: finds them for contexts and the controller.
+        forgetting: forgets them.
+        upkeep: keeps them in order.
     """
 
     def __init__(
@@ -73,14 +85,19 @@ class Facts:
         store: FactStore,
         queue: FactQueue,
         sources: Sources,
+        redaction: Redaction,
         *,
         embedder: Embedder | None,
         extractor: Extractor,
+        summariser: Summariser,
         tokenizers: Tokenizers,
         clock: Clock,
         rng: random.Random,
+        entropy: Callable[[int], bytes],
+        upkeep_interval_ms: int,
         pause: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        self._core = core
         self.ledger = Ledger(core)
         self.store = store
         self.queue = queue
@@ -101,6 +118,19 @@ class Facts:
         self.reading = Reading(core, self.ledger, store)
         self.explaining = Explaining(self.reading, self.decisions, self.retrieval)
         self.recall = ContextFacts(self.ledger, self.retrieval)
+        self.forgetting = Forgetting(
+            core, self.ledger, store, queue, redaction, entropy=entropy, dropped=self.retrieval.forget
+        )
+        tokenizer = tokenizers.named(TOKENIZER)
+        compressor = EventCompressor(self.ledger, store, summariser, tokenizer, self.vectors)
+        self.upkeep = FactUpkeep(
+            self.ledger,
+            Planner(self.ledger, store, self.policies, compressor, clock=clock, dropped=self.retrieval.forget),
+            Sweeper(self.ledger, store),
+            self.forgetting.resume,
+            clock=clock,
+            interval_ms=upkeep_interval_ms,
+        )
 
     def handle(self, kind: str, handler: Handler) -> None:
         """Has jobs of another kind done."""
@@ -111,6 +141,7 @@ class Facts:
         return (
             asyncio.create_task(self.workers.run(), name="noosphere-facts"),
             asyncio.create_task(self._readers.run(), name="noosphere-extraction"),
+            asyncio.create_task(self.upkeep.run(), name="noosphere-fact-upkeep"),
         )
 
     async def submit(self, call: Call, drafts: Sequence[Draft], *, wait: bool) -> Submitted:
@@ -122,6 +153,35 @@ class Facts:
         taken = await self.intake.submit(call, drafts)
         decisions = await self.decisions.wait(taken.scope, taken.ids) if wait else ()
         return Submitted(taken, decisions)
+
+    async def run_upkeep(self, call: Call, scope: str, *, dry_run: bool) -> Report:
+        """Runs upkeep in a scope, or in all, which is for the operator.
+
+        Raises:
+            Refusal: INVALID_FIELD, PERMISSION_DENIED, STALE_INCARNATION, ENGINE_UNAVAILABLE.
+        """
+        require_writer(call)
+        self._admit_operator(call, scope)
+        return await self.upkeep.round(scope, dry_run=dry_run)
+
+    async def upkeep_status(self, call: Call, scope: str) -> tuple[tuple[ScopeRound, ...], QueueStats]:
+        """Returns the newest rounds, of a scope or of all, and how much waits.
+
+        Raises:
+            Refusal: INVALID_FIELD, PERMISSION_DENIED, ENGINE_UNAVAILABLE.
+        """
+        self._admit_operator(call, scope)
+        scopes = [scope] if scope else [found async for found in self.ledger.scopes()]
+        return await self.upkeep.rounds(scopes), await self.queue.stats()
+
+    def _admit_operator(self, call: Call, scope: str) -> None:
+        if scope:
+            check_scope(scope)
+            require_write(call, scope, scope)
+        elif call.incarnation is None or not call.incarnation.agent_id.startswith(OPERATOR_PREFIX):
+            raise Refusal(Reason.PERMISSION_DENIED, f"upkeep of all scopes is for the operator ({OPERATOR_PREFIX}…)")
+        if not self._core.renew(call):
+            raise Refusal(Reason.STALE_INCARNATION, f"{call.actor} is not a current incarnation; open the agent again")
 
     def _heard(self, scope: str, decision: Decision) -> None:
         self.decisions.decided(scope, decision)

@@ -16,6 +16,7 @@ from ..facts.extraction import Document, ExtractionNote, ExtractionState
 from ..facts.extractions import ExtractAsked
 from ..facts.hits import Hit, Scores
 from ..facts.intake import Draft
+from ..facts.selecting import Wanted
 from ..facts.types import (
     Candidate,
     Cardinality,
@@ -289,6 +290,18 @@ def extraction_job(note: ExtractionNote) -> pb.ExtractionJob:
         attempts=note.attempts,
         model_tokens=note.model_tokens,
     )
+
+
+def wanted(message: pb.ForgetFactsRequest) -> Wanted:
+    """Returns what is to be forgotten.
+
+    Raises:
+        Refusal: INVALID_FIELD, if nothing or an empty text says what.
+    """
+    what = message.WhichOneof("what")
+    if what is None or not getattr(message, what):
+        raise invalid(what or "what", "must not be empty: a fact's id, a query, a producer, or all of an owner")
+    return Wanted(**{what: getattr(message, what)}, owner=message.owner)
 
 
 def policy(message: pb.FactPolicy) -> Policy:

@@ -17,7 +17,7 @@ from ..memory.types import Call
 from . import decode, encode
 from . import fact_shapes as shapes
 from .calls import Context, streaming, unary
-from .times import timestamp_ms
+from .times import timestamp, timestamp_ms
 
 RESUME_BYTES_MAX = 256
 
@@ -133,6 +133,51 @@ class FactRpc(FactServiceServicer):
             candidates=map(shapes.known, told.candidates),
             rank=told.rank,
             scores=shapes.scores(told.scores) if told.rank else None,
+        )
+
+    @unary
+    async def ForgetFacts(self, request: pb.ForgetFactsRequest, context: Context) -> pb.ForgetFactsResponse:
+        """See the proto."""
+        wanted = shapes.wanted(request)
+        done = await self._facts.forgetting.forget(
+            decode.call(request.call), wanted, request.scope, dry_run=request.dry_run
+        )
+        return pb.ForgetFactsResponse(
+            fact_ids=done.fact_ids,
+            places=[pb.ForgetPlace(place=place, count=count) for place, count in done.places],
+            remaining=done.remaining,
+        )
+
+    @unary
+    async def RunFactUpkeep(self, request: pb.RunFactUpkeepRequest, context: Context) -> pb.RunFactUpkeepResponse:
+        """See the proto."""
+        report = await self._facts.run_upkeep(decode.call(request.call), request.scope, dry_run=request.dry_run)
+        return pb.RunFactUpkeepResponse(
+            changes=[
+                pb.UpkeepChange(fact_id=change.fact_id, action=change.action, explanation=change.explanation)
+                for change in report.changes
+            ],
+            looked_at=report.looked_at,
+        )
+
+    @unary
+    async def GetFactUpkeep(self, request: pb.GetFactUpkeepRequest, context: Context) -> pb.GetFactUpkeepResponse:
+        """See the proto."""
+        rounds, stats = await self._facts.upkeep_status(decode.call(request.call), request.scope)
+        return pb.GetFactUpkeepResponse(
+            rounds=[
+                pb.UpkeepRound(
+                    scope=one.scope,
+                    end_time=timestamp(one.round.ended_ms or one.round.begun_ms),
+                    looked_at=one.round.looked_at,
+                    changed=one.round.changed,
+                    failure=one.round.failure,
+                )
+                for one in rounds
+            ],
+            waiting=stats.waiting,
+            leased=stats.leased,
+            dead=stats.dead,
         )
 
     @unary
