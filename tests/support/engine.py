@@ -50,7 +50,8 @@ class LocalServer:
         self.fatal: list[BaseException] = []
         self._folder = folder
         self._lives = 0
-        self._settings = {"durability": "os", "sweep_seconds": REST_SECONDS, **settings}
+        # Loading a model takes a second of each test that has facts; those about meaning ask for it.
+        self._settings = {"durability": "os", "sweep_seconds": REST_SECONDS, "embedder": "none", **settings}
         self._stack = contextlib.AsyncExitStack()
         self._engine: Engine | None = None
         self._api: Api | None = None

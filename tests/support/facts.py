@@ -103,6 +103,16 @@ class FactAgent:
         """Forgets facts."""
         return await self.call("ForgetFacts", pb.ForgetFactsRequest(**fields), pb.ForgetFactsResponse)
 
+    async def extract(self, *, wait: bool = True, **fields: Any) -> pb.ExtractionJob:
+        """Extracts from a session or a document."""
+        request = pb.ExtractFactsRequest(wait=wait, **fields)
+        return (await self.call("ExtractFacts", request, pb.ExtractFactsResponse)).job
+
+    async def extraction(self, job_id: str) -> pb.ExtractionJob:
+        """Reads an extraction."""
+        request = pb.GetExtractionJobRequest(job_id=job_id)
+        return (await self.call("GetExtractionJob", request, pb.GetExtractionJobResponse)).job
+
     async def set_policy(self, scope: str, **fields: Any) -> pb.FactPolicy:
         """Sets the policy of a scope."""
         request = pb.SetFactPolicyRequest(scope=scope, policy=pb.FactPolicy(**fields))

@@ -23,7 +23,7 @@ _AGAIN = re.compile(
 )
 _BECAUSE = re.compile(
     r",?\s+(?:because|since|so(?:\sthat)?|as\swell\sas|although|though|even|when|whenever|while|which|where|who|but)\b.*$"
-    r"|\s+(?:these\sdays|right\snow|at\sthe\smoment|at\spresent|as\sof\s\w+)$|,?\s+(?:please|thanks|thank\syou|too|btw)$",
+    r"|\s+(?:now|nowadays|currently|these\sdays|right\snow|at\sthe\smoment|at\spresent|as\sof\s\w+)$|,?\s+(?:please|thanks|thank\syou|too|btw)$",
     re.IGNORECASE,
 )
 _NOT = re.compile(r"^(?:not|n['’]t|never|no\slonger|nothing|neither|nobody|none)\b", re.IGNORECASE)

@@ -36,6 +36,8 @@ _FICTION = re.compile(
     |想象|假装|扮演|(?:^|请|帮我|把|将).{0,8}(?:翻译|改写|润色|续写|总结|分析|修改)|写一[篇封首段个]""",
     re.IGNORECASE | re.VERBOSE,
 )
+# A quotation within a sentence may be a name, but not what somebody says of themselves.
+_SPEECH = re.compile(r"\b(?:i|i['’]m|my|me|we|our|remember|always|never)\b|[,，;；]|我", re.IGNORECASE)
 _COLON = re.compile(r"[:：]\s*$")
 _OWN_LIST = re.compile(
     r"\b(?:remember|note|keep\sin\smind|about\sme|my\spreferences|for\sthe\srecord)\b|记住|记一下|关于我|我的(?:情况|偏好|信息)",
@@ -73,6 +75,10 @@ def statements(text: str) -> Iterator[Statement]:
         begin = start + text[start:end].index(quote[0])
         sentence = _BULLET.sub("", " ".join(quote.split()))
         if any(low <= begin < high for low, high in shut):
+            continue
+        if any(
+            _SPEECH.search(text[max(low, start) : min(high, end)]) for low, high in shut if low < end and high > start
+        ):
             continue
         if _HEADER.match(sentence) or _FICTION.search(sentence):
             return
