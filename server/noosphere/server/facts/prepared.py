@@ -6,12 +6,11 @@ import json
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 from ..ports.factstore import BATCH_MAX, FactContent, FactKey, FactStore
 from ..ports.models import Tokenizer
 from .contents import Body, decode_body
-from .ranking import Document, document
+from .ranking import Document, indexed
 from .slots import subject_form
 from .wording import readable
 
@@ -25,20 +24,36 @@ NAME_CHARS_MAX = 128
 """A longer value is no name."""
 
 
-class Prepared(NamedTuple):
+class Prepared:
     """One version's content.
+
+    Args:
+        content: what the store has.
+        tokenizer: counts.
 
     Attributes:
         content: without what only the store's index needs.
         body: its words.
         document: as the ranking needs it; confidence and trust are the ledger's to say.
-        tokens: the size of its text.
     """
 
-    content: FactContent
-    body: Body
-    document: Document
-    tokens: int
+    __slots__ = ("_tokenizer", "_tokens", "body", "content", "document")
+
+    def __init__(self, content: FactContent, tokenizer: Tokenizer) -> None:
+        self.content = content._replace(terms=(), vector=None)
+        self.body: Body = decode_body(content)
+        self.document: Document = indexed(
+            content.fact_id, self.body.text, content.terms, name=content.subject, time_ms=content.valid_from_ms
+        )
+        self._tokenizer = tokenizer
+        self._tokens: int | None = None
+
+    @property
+    def tokens(self) -> int:
+        """The size of its text; counted once, and only for what may be shown."""
+        if self._tokens is None:
+            self._tokens = self._tokenizer.count(self.body.text)
+        return self._tokens
 
     @property
     def names(self) -> frozenset[str]:
@@ -100,7 +115,7 @@ class PreparedContents:
             for content in await self._store.read(missing[start : start + BATCH_MAX]):
                 if content is None:
                     continue
-                made = found[content.key] = self._prepare(content)
+                made = found[content.key] = Prepared(content, self._tokenizer)
                 if forgotten == self._forgotten:
                     self._keep(content.key, made)
         return found
@@ -110,17 +125,6 @@ class PreparedContents:
         self._forgotten += 1
         for key in keys:
             self._drop(key)
-
-    def _prepare(self, content: FactContent) -> Prepared:
-        body = decode_body(content)
-        made = document(
-            content.fact_id,
-            body.text,
-            name=body.subject,
-            label=body.predicate,
-            time_ms=content.valid_from_ms,
-        )
-        return Prepared(content._replace(terms=(), vector=None), body, made, self._tokenizer.count(body.text))
 
     def _keep(self, key: FactKey, made: Prepared) -> None:
         self._drop(key)

@@ -35,7 +35,7 @@ TOKENIZER = "o200k_base"
 """By whose tokens hits are packed; contexts count again, in the session's own."""
 
 POOL = 128
-"""So many candidates by words, and as many by meaning, are ranked: the best ten are among them all but always."""
+"""So many candidates by words are ranked, and half as many by meaning, which weighs less: hits are among them."""
 
 POOL_MAX = 2_048
 """The pool grows up to this where much of what was found does not count any more."""
@@ -63,6 +63,14 @@ class Ranking(NamedTuple):
     """Everything that was ranked, best first, and each scope's ledger as it was read."""
 
     placed: tuple[Placed, ...]
+    views: Mapping[str, NamespaceView]
+
+
+class _Candidates(NamedTuple):
+    """What was found and counts, how near is what was found by meaning, and each scope's ledger as it was read."""
+
+    found: tuple[Standing, ...]
+    near: Mapping[FactKey, float]
     views: Mapping[str, NamespaceView]
 
 
@@ -142,14 +150,14 @@ class Retrieval:
         """
         asked = await self._canonical(asked)
         read, where = question(asked.query), asked.filter(self._ledger.now_ms)
-        found, views = await self._candidates(asked, read, where, vector)
+        found, near, views = await self._candidates(asked, read, where, vector)
         known = await self._statistics(read, where)
-        options = await self._options(found, vector)
+        options = await self._options(found, vector, near)
         ranking = placed(asked.query, read, options, known)
         if asked.expand and ranking:
             names = names_of(packed(ranking, asked.limit, 0))
             more = await self._linked(asked, where, names, found)
-            options += await self._options(more[: CANDIDATES_MAX - len(options)], vector)
+            options += await self._options(more[: CANDIDATES_MAX - len(options)], vector, {})
             ranking = placed(asked.query, read, options, known, names)
         return Ranking(ranking, views)
 
@@ -186,27 +194,24 @@ class Retrieval:
 
     async def _candidates(
         self, asked: SearchAsked, read: Question, where: FactFilter, vector: Sequence[float] | None
-    ) -> tuple[tuple[Standing, ...], Mapping[str, NamespaceView]]:
+    ) -> _Candidates:
         """Returns what was found and counts; looks further where much does not."""
+        if not asked.query:
+            keys = await self._store.matching(where, None, POOL_MAX)
+            counted = await standings(self._ledger, keys, asked)
+            return _Candidates(counted.found[:CANDIDATES_MAX], {}, counted.views)
         pool = max(POOL, 2 * asked.limit)
         while True:
-            keys, cut = await self._found(asked, read, where, vector, pool)
-            counted = await standings(self._ledger, keys, asked)
+            by_words = await self._store.by_keywords(read.terms, where, pool) if read.terms else ()
+            by_meaning = await self._store.by_vector(vector, where, pool // 2) if vector is not None else ()
+            near = {hit.key: hit.score for hit in by_meaning}
+            counted = await standings(
+                self._ledger, tuple(dict.fromkeys((*(hit.key for hit in by_words), *near))), asked
+            )
+            cut = len(by_words) == pool or len(by_meaning) == pool // 2
             if not cut or len(counted.found) >= pool // 2 or pool >= POOL_MAX:
-                return counted.found[:CANDIDATES_MAX], counted.views
+                return _Candidates(counted.found[:CANDIDATES_MAX], near, counted.views)
             pool = min(POOL_MAX, pool * POOL_GROWTH)
-
-    async def _found(
-        self, asked: SearchAsked, read: Question, where: FactFilter, vector: Sequence[float] | None, pool: int
-    ) -> tuple[tuple[FactKey, ...], bool]:
-        """Returns versions by words and by meaning, and whether there would be more."""
-        if not asked.query:
-            everything = await self._store.matching(where, None, POOL_MAX)
-            return everything, False
-        by_words = await self._store.by_keywords(read.terms, where, pool) if read.terms else ()
-        by_meaning = await self._store.by_vector(vector, where, pool) if vector is not None else ()
-        keys = tuple(dict.fromkeys(hit.key for hit in (*by_words, *by_meaning)))
-        return keys, max(len(by_words), len(by_meaning)) >= pool
 
     async def _statistics(self, read: Question, where: FactFilter) -> Statistics | None:
         if not read.terms:
@@ -214,16 +219,21 @@ class Retrieval:
         known = await self._store.statistics(read.terms, where)
         return Statistics(known.versions, known.length_mean, dict(zip(read.terms, known.frequencies, strict=True)))
 
-    async def _options(self, found: Sequence[Standing], vector: Sequence[float] | None) -> list[Option]:
-        """Returns what was found with contents and similarities. What is forgotten meanwhile has none, and is none."""
+    async def _options(
+        self, found: Sequence[Standing], vector: Sequence[float] | None, near: Mapping[FactKey, float]
+    ) -> list[Option]:
+        """Returns what was found with contents and similarities. What is forgotten meanwhile has none, and is none.
+
+        Similarities of what was found by words are asked for: without them, whatever was found by meaning would win.
+        """
         contents = await self.contents.of([one.key for one in found])
-        near: dict[FactKey, float | None] = {}
+        similarities: dict[FactKey, float | None] = dict(near)
         if vector is not None:
-            keys = list(contents)
+            keys = [key for key in contents if key not in near]
             for start in range(0, len(keys), BATCH_MAX):
                 part = keys[start : start + BATCH_MAX]
-                near |= zip(part, await self._store.near(vector, part), strict=True)
-        return [Option(one, contents[one.key], near.get(one.key)) for one in found if contents.get(one.key) is not None]
+                similarities |= zip(part, await self._store.near(vector, part), strict=True)
+        return [Option(one, contents[one.key], similarities.get(one.key)) for one in found if one.key in contents]
 
     async def _linked(
         self, asked: SearchAsked, where: FactFilter, names: Iterable[str], found: Sequence[Standing]
@@ -232,10 +242,11 @@ class Retrieval:
         wanted = frozenset(names)
         have = {one.key for one in found}
         keys: dict[FactKey, None] = {}
+        anything = where._replace(subject="", predicate="")
         for name in sorted(wanted):
-            about = await self._store.matching(where._replace(subject=name), None, LINKED_MAX)
+            about = await self._store.matching(where._replace(subject=name, predicate=""), None, LINKED_MAX)
             words = tuple(dict.fromkeys(terms(name)))
-            says = await self._store.by_keywords(words, where, LINKED_MAX) if words else ()
+            says = await self._store.by_keywords(words, anything, LINKED_MAX) if words else ()
             keys |= dict.fromkeys((*about, *(hit.key for hit in says)))
         counted = await standings(self._ledger, [key for key in keys if key not in have], asked)
         contents = await self.contents.of([one.key for one in counted.found])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .documents import Document, asks, document
+from .documents import Document, asks, document, indexed
 from .keywords import Bag, Statistics, statistics
 from .packing import PACKED_MAX, Choice, pack
 from .question import Question, question
@@ -23,6 +23,7 @@ __all__ = [
     "Weights",
     "asks",
     "document",
+    "indexed",
     "pack",
     "question",
     "rank",

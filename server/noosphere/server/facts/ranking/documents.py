@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from ...text import terms
@@ -121,13 +122,46 @@ def document(
         own_length=own.total(),
         terms=found,
         length=sum(found.values()),
-        names=frozenset(terms(name)),
+        names=_name_terms(name),
         group=group,
         place=place,
         asks=asking,
         answers=follows and not asking,
-        timed=not _TIMES.isdisjoint(own) or any(map(_YEAR.fullmatch, own)),
+        timed=_is_timed(own),
         time_ms=time_ms,
         confidence=confidence,
         trust=trust,
     )
+
+
+def indexed(id: str, text: str, found_by: Sequence[str], *, name: str = "", time_ms: int = 0) -> Document:
+    """Prepares a document that stands alone and whose terms are known, which is several times as fast.
+
+    Args:
+        id: its id.
+        text: what it says.
+        found_by: the terms by which it is found, with repetitions; each counts as its own.
+        name: whose it is or what it is about.
+        time_ms: when it became so.
+    """
+    own = Counter(found_by)
+    return Document(
+        id=id,
+        own=own,
+        own_length=len(found_by),
+        terms=own,
+        length=float(len(found_by)),
+        names=_name_terms(name),
+        asks=asks(text),
+        timed=_is_timed(own),
+        time_ms=time_ms,
+    )
+
+
+@lru_cache(4_096)
+def _name_terms(name: str) -> frozenset[str]:
+    return frozenset(terms(name))
+
+
+def _is_timed(own: Mapping[str, int]) -> bool:
+    return not _TIMES.isdisjoint(own) or any(map(_YEAR.fullmatch, own))
