@@ -12,14 +12,14 @@ from .conflicts import settle
 from .drafting import Draft
 from .ledger import FactNote
 from .likeness import Likeness
-from .near import Near, claim_of
+from .near import Near
 from .policies import may_submit
 from .sanitise import findings
 from .types import BECAME_FACT, Candidate, Claim, Contender, Decision, FactState, Policy, Status, Why
 
 
 class Case(NamedTuple):
-    """A candidate with everything that was read for it."""
+    """A candidate with everything that was read for it; ``values`` are those of the facts in its slot, by id."""
 
     candidate: Candidate
     claim: Claim
@@ -30,6 +30,7 @@ class Case(NamedTuple):
     contents: Mapping[str, FactContent]
     holder: FactNote | None
     slot: tuple[FactNote, ...]
+    values: Mapping[str, str]
     now_ms: int
 
 
@@ -148,9 +149,7 @@ def _gate(candidate: Candidate, policy: Policy) -> list[Why]:
 
 def _contender(case: Case, note: FactNote) -> Contender:
     """Returns a known fact as it takes part in a conflict; its words say its value."""
-    content = case.contents.get(note.id)
-    value = "" if content is None else claim_of(content, case.policy).value
-    return Contender(note.id, value, note.trust, note.newest.valid_from_ms, note.newest.recorded_ms)
+    return Contender(note.id, case.values[note.id], note.trust, note.newest.valid_from_ms, note.newest.recorded_ms)
 
 
 def alive(note: FactNote, now_ms: int) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ..ports.factstore import FactContent, FactFilter, FactStore
+import msgspec
+
+from ..ports.factstore import FactContent, FactFilter, FactKey, FactStore
 from ..text import terms
 from .canonical import canonical
 from .contents import decode_body
@@ -14,6 +17,9 @@ from .types import Claim, Policy
 
 NEAR_MAX = 8
 """Most known claims that each kind of search gives a new one to be compared with."""
+
+KEPT_MAX = 16_384
+"""Most known claims in memory, of about 1 KiB each."""
 
 SHARED_TERMS_MIN = 0.5
 """Of the terms of the shorter of two claims: with fewer in common they are not compared any closer."""
@@ -44,8 +50,36 @@ class Near(NamedTuple):
     likeness: Likeness
 
 
-def claim_of(content: FactContent, policy: Policy) -> Claim:
-    """Returns what a fact claims, in canonical form."""
+class KnownClaims:
+    """What facts claim, in canonical form, kept in memory for those used last."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[FactKey, tuple[bytes, Claim]] = OrderedDict()
+
+    def of(self, content: FactContent, policy: Policy) -> Claim:
+        """Returns what a fact claims."""
+        rules = _rules(policy)
+        known = self._kept.get(content.key)
+        if known is not None and known[0] == rules:
+            self._kept.move_to_end(content.key)
+            return known[1]
+        claim = _claim(content, policy)
+        self._kept[content.key] = (rules, claim)
+        if len(self._kept) > KEPT_MAX:
+            self._kept.popitem(last=False)
+        return claim
+
+    def forget(self, keys: Iterable[FactKey]) -> None:
+        """Drops what is kept of contents that are gone."""
+        for key in keys:
+            self._kept.pop(key, None)
+
+
+def _rules(policy: Policy) -> bytes:
+    return msgspec.json.encode((policy.aliases, policy.single_valued), order="deterministic")
+
+
+def _claim(content: FactContent, policy: Policy) -> Claim:
     body = decode_body(content)
     return canonical(
         content.owner,
@@ -58,7 +92,9 @@ def claim_of(content: FactContent, policy: Policy) -> Claim:
     )
 
 
-async def find_near(store: FactStore, asked: Asked, policy: Policy, now_ms: int) -> tuple[Near, ...]:
+async def find_near(
+    store: FactStore, claims: KnownClaims, asked: Asked, policy: Policy, now_ms: int
+) -> tuple[Near, ...]:
     """Finds current claims of the owner that say the same or the contrary; what becomes of that checks their notes."""
     where = FactFilter((asked.scope,), (asked.owner,), alive_at_ms=now_ms, valid_after_ms=now_ms)
     words = terms(asked.text, singles=True)
@@ -71,7 +107,7 @@ async def find_near(store: FactStore, asked: Asked, policy: Policy, now_ms: int)
     for content in await store.read(list(keys)):
         if content is None or not _worth_comparing(words, content.terms):
             continue
-        other = claim_of(content, policy)
+        other = claims.of(content, policy)
         similarity = None
         if asked.vector is not None and content.vector is not None:
             similarity = sum(a * b for a, b in zip(asked.vector, content.vector, strict=True))

@@ -32,7 +32,7 @@ from .ledger import (
     contended,
     fact_key,
 )
-from .near import Asked, find_near
+from .near import Asked, KnownClaims, find_near
 from .policies import policy_of
 from .suppression import keys_of, secret_of, suppressed
 from .types import Candidate, Decision, Policy, Status, Why
@@ -50,15 +50,23 @@ class Pipeline:
         ledger: where decisions are committed.
         store: where claims are kept in words.
         vectors: tells what claims mean.
+        claims: what known facts claim.
         decided: hears of every decision that was committed.
     """
 
     def __init__(
-        self, ledger: Ledger, store: FactStore, vectors: Vectors, *, decided: Callable[[str, Decision], None]
+        self,
+        ledger: Ledger,
+        store: FactStore,
+        vectors: Vectors,
+        claims: KnownClaims,
+        *,
+        decided: Callable[[str, Decision], None],
     ) -> None:
         self._ledger = ledger
         self._store = store
         self._vectors = vectors
+        self._claims = claims
         self._decided = decided
 
     async def decide(self, candidate: Candidate, meaning: bytes = b"") -> Decision:
@@ -135,12 +143,13 @@ class Pipeline:
         holder_id = known.get(holder_key, str) or ""
         slot_ids = (known.get(slot_key, list) or []) if claim.slot else []
         asked = Asked(candidate.scope, candidate.owner, candidate.text, claim, vector)
-        near = await find_near(self._store, asked, policy, now_ms)
+        near = await find_near(self._store, self._claims, asked, policy, now_ms)
         ids = tuple(dict.fromkeys((*((holder_id,) if holder_id else ()), *slot_ids, *(one.fact_id for one in near))))
         facts = await self._ledger.read(candidate.scope, map(fact_key, ids), accepted=True)
         draft.rests_on(facts)
         notes = {id: note for id in ids if (note := facts.get(fact_key(id), FactNote)) is not None}
         contents = await self._contents(candidate.scope, notes.values())
+        slot = tuple(notes[id] for id in slot_ids if id in contents and alive(notes[id], now_ms))
         case = Case(
             candidate,
             claim,
@@ -150,7 +159,8 @@ class Pipeline:
             notes,
             contents,
             notes.get(holder_id),
-            tuple(notes[id] for id in slot_ids if id in contents and alive(notes[id], now_ms)),
+            slot,
+            {note.id: self._claims.of(contents[note.id], policy).value for note in slot},
             now_ms,
         )
         decision = decided(draft, case)

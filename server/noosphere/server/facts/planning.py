@@ -15,7 +15,7 @@ from .contents import content_key
 from .drafting import CONFIDENCE_MAX
 from .ledger import KEYS, SOURCES_MAX, FactNote, Ledger, Page, SourceNote, digest, fact_key, put
 from .likeness import Likeness
-from .near import Asked, claim_of, find_near
+from .near import Asked, KnownClaims, find_near
 from .policies import Policies
 from .slots import predicate_form
 from .types import FactState, MemoryType, Policy
@@ -83,6 +83,7 @@ class Planner:
         ledger: where decisions stand.
         store: where words stand.
         policies: the rules of scopes.
+        claims: what known facts claim.
         compressor: makes summaries of events.
         clock: paces.
         dropped: told of contents that are gone.
@@ -93,6 +94,7 @@ class Planner:
         ledger: Ledger,
         store: FactStore,
         policies: Policies,
+        claims: KnownClaims,
         compressor: Compressor,
         *,
         clock: Clock,
@@ -101,6 +103,7 @@ class Planner:
         self._ledger = ledger
         self._store = store
         self._policies = policies
+        self._claims = claims
         self._compressor = compressor
         self._clock = clock
         self._dropped = dropped
@@ -162,11 +165,11 @@ class Planner:
     async def _older_like(
         self, scope: str, policy: Policy, note: FactNote, content: FactContent, now_ms: int
     ) -> FactNote | None:
-        claim = claim_of(content, policy)
+        claim = self._claims.of(content, policy)
         asked = Asked(scope, note.owner, claim.text, claim, content.vector)
         ids = [
             near.fact_id
-            for near in await find_near(self._store, asked, policy, now_ms)
+            for near in await find_near(self._store, self._claims, asked, policy, now_ms)
             if near.likeness is Likeness.SAME and near.fact_id != note.id
         ]
         known = await self._ledger.facts(scope, ids)

@@ -15,7 +15,7 @@ from ..memory.core import Core
 from ..memory.signals import HeadSignals
 from ..memory.types import Call
 from ..ports.factqueue import FactQueue, QueueStats
-from ..ports.factstore import FactStore
+from ..ports.factstore import FactKey, FactStore
 from ..ports.models import Embedder, Extractor, Summariser, Tokenizers
 from ..ports.runtime import Clock
 from ..ports.sources import Redaction, Sources
@@ -27,8 +27,10 @@ from .extracting import Extracting
 from .extraction import BACKGROUND_PRIORITY, EXTRACT_PRIORITY, EXTRACTION_JOBS
 from .extractions import Extractions
 from .forgetting import Forgetting
-from .intake import Draft, Intake, Taken, decode_waiting
+from .intake import Draft, Intake, Taken, decode_waiting, group_of
 from .ledger import Ledger
+from .lines import Lines
+from .near import KnownClaims
 from .pipeline import Pipeline
 from .planning import Planner
 from .policies import Policies
@@ -102,7 +104,9 @@ class Facts:
         self.store = store
         self.queue = queue
         self.vectors = Vectors(embedder)
-        self.pipeline = Pipeline(self.ledger, store, self.vectors, decided=self._heard)
+        claims = KnownClaims()
+        self.pipeline = Pipeline(self.ledger, store, self.vectors, claims, decided=self._heard)
+        self._lines = Lines()
         self._handlers: dict[str, Handler] = {CANDIDATE_JOBS: Handler(self._decide, self._give_up)}
         self.workers = Workers(queue, clock, self._handlers, lane=_DECIDING, pause=pause)
         self.intake = Intake(core, self.ledger, queue, sources, rng=rng, queued=self.workers.wake)
@@ -118,14 +122,17 @@ class Facts:
         self.reading = Reading(core, self.ledger, store)
         self.explaining = Explaining(self.reading, self.decisions, self.retrieval)
         self.recall = ContextFacts(self.ledger, self.retrieval)
-        self.forgetting = Forgetting(
-            core, self.ledger, store, queue, redaction, entropy=entropy, dropped=self.retrieval.forget
-        )
+
+        def dropped(keys: Sequence[FactKey]) -> None:
+            self.retrieval.forget(keys)
+            claims.forget(keys)
+
+        self.forgetting = Forgetting(core, self.ledger, store, queue, redaction, entropy=entropy, dropped=dropped)
         tokenizer = tokenizers.named(TOKENIZER)
         compressor = EventCompressor(self.ledger, store, summariser, tokenizer, self.vectors)
         self.upkeep = FactUpkeep(
             self.ledger,
-            Planner(self.ledger, store, self.policies, compressor, clock=clock, dropped=self.retrieval.forget),
+            Planner(self.ledger, store, self.policies, claims, compressor, clock=clock, dropped=dropped),
             Sweeper(self.ledger, store),
             self.forgetting.resume,
             clock=clock,
@@ -188,7 +195,11 @@ class Facts:
 
     async def _decide(self, job_id: str, body: bytes, attempt: int) -> None:
         waiting = decode_waiting(body)
-        await self.pipeline.decide(decode_candidate(bytes(waiting.candidate)), waiting.meaning)
+        candidate = decode_candidate(bytes(waiting.candidate))
+        # What one owner's candidates say of each other depends on their order; and decided side by side they would
+        # only make each other decide again.
+        async with self._lines.turn(group_of(candidate.scope, candidate.owner)):
+            await self.pipeline.decide(candidate, waiting.meaning)
 
     async def _give_up(self, job_id: str, body: bytes, reason: str) -> None:
         await self.pipeline.give_up(decode_candidate(bytes(decode_waiting(body).candidate)), reason)

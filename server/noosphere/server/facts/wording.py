@@ -50,10 +50,12 @@ def comparable(text: str) -> str:
     Numbers, dates, times and quantities have one form where it is sure what they mean. What is left of nothing but
     punctuation is the text itself, so the form of something is never empty.
     """
-    folded = _VARIANTS.sub("", _JOINER_OF_NOTHING.sub("", normalise(_clean(text)))).translate(_QUOTES)
-    # Folding may have taken characters apart that are spaces or unseen.
-    plain = plain_measures(_clean(folded))
-    return _END.sub("", plain) or plain or text
+    folded = normalise(_clean(text))
+    if not folded.isascii():
+        # Folding may have taken characters apart that are spaces or unseen.
+        folded = _clean(_VARIANTS.sub("", _JOINER_OF_NOTHING.sub("", folded)).translate(_QUOTES))
+    plain = plain_measures(folded.replace("`", "'"))
+    return _END.sub("", plain) or plain or _clean(text) or text
 
 
 def unquoted(text: str) -> str:
@@ -64,6 +66,9 @@ def unquoted(text: str) -> str:
 
 
 def _clean(text: str) -> str:
+    if text.isascii():
+        # Most texts are, and there is little to be done about them.
+        return " ".join((text if text.isprintable() else _UNSEEN.sub("", text)).split())
     raised = _RAISED.sub(lambda found: "^" + unicodedata.normalize("NFKC", found.group()), text)
     apart = _FRACTIONS.sub(lambda found: found[1] + (" " if found[1] else "") + _fraction(found[2]), raised)
     normal = unicodedata.normalize("NFKC", apart)
