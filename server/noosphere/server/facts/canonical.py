@@ -26,10 +26,11 @@ def canonical(
 ) -> Claim:
     """Returns a claim in the form in which claims are compared.
 
-    What the caller says of subject, predicate and object holds. If neither subject nor predicate is said, they and the
-    value are looked for in the words. Equal slots and values mean equal keys, and so do equal words without a slot:
-    letter case, the punctuation at the end, unseen characters, aliases and ways to write dates, times and quantities
-    make no difference.
+    What the caller says of subject, predicate and object holds. What is not said is looked for in the words, if these
+    agree with what is said. A predicate without a subject is one of the owner's.
+
+    Equal slots and values mean equal keys, and so do equal words without a slot: letter case, the punctuation at the
+    end, unseen characters, aliases and ways to write dates, times and quantities make no difference.
 
     Args:
         owner: whose claim.
@@ -47,14 +48,19 @@ def canonical(
     words = readable(text, policy.aliases)
     form = slots.subject_form(readable(subject, policy.aliases))
     property_form = slots.predicate_form(readable(predicate, policy.aliases))
+    if property_form and not form:
+        # Without a subject, it is said of whose claim it is.
+        form = slots.USER
     value = slots.value_form(readable(_in_words(object), policy.aliases)) if object else ""
-    if property_form and cardinality is Cardinality.UNKNOWN:
+    found = None if value and property_form else slots.find(text, policy)
+    if found is not None and form in ("", found.subject) and property_form in ("", found.predicate) and not value:
+        form, property_form, value = found.subject, found.predicate, found.value
+        cardinality = found.cardinality if cardinality is Cardinality.UNKNOWN else cardinality
+    elif property_form and cardinality is Cardinality.UNKNOWN:
         cardinality = slots.cardinality_of(property_form, policy)
-    if not (subject or predicate or object):
-        found = slots.find(text, policy)
-        if found is not None:
-            form, property_form, value = found.subject, found.predicate, found.value
-            cardinality = found.cardinality if cardinality is Cardinality.UNKNOWN else cardinality
+    if form and property_form and not value:
+        # All of the words are what is said of it.
+        value = comparable(words)
     slot = digest(owner, scope, form, property_form) if form and property_form else ""
     if slot and value:
         key = digest(owner, scope, _IN_SLOT, form, property_form, value)

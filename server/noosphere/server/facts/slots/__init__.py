@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .find import Slot, find
-from .predicates import cardinality_of, predicate_form, subject_form, value_form
+from .predicates import USER, cardinality_of, predicate_form, subject_form, value_form
 
-__all__ = ["Slot", "cardinality_of", "find", "predicate_form", "subject_form", "value_form"]
+__all__ = ["USER", "Slot", "cardinality_of", "find", "predicate_form", "subject_form", "value_form"]

@@ -15,6 +15,7 @@ from .english_words import (
     MULTI_ROLES,
     PARTICLES,
     PRONOUNS,
+    QUALITY_ROLES,
     SAME_VERB,
     SEVERAL_VERBS,
     SINGLE_VERBS,
@@ -289,13 +290,10 @@ def _named(role: str, value: str) -> bool:
     """Tells whether a value says which one it is, rather than what it is like."""
     if _IDENTITY.match(value) or has_quantity(value):
         return True
-    words = role.casefold().split(" ")
-    if words[-1] in VALUE_ROLES or words[0] in VALUE_ROLES:
+    words_of_role = role.casefold().split(" ")
+    if QUALITY_ROLES.intersection((words_of_role[0], words_of_role[-1])):
         return True
-    last = value.split(" ")[-1]
-    return " " in value or not (
-        last in ADJECTIVES or last.endswith(("ful", "ous", "able", "ible", "ish", "less", "est", "ing", "ed"))
-    )
+    return " " in value or not (value in ADJECTIVES or value.endswith(_QUALITY))
 
 
 def _identity(role: str, value: str, be: str) -> Cardinality:

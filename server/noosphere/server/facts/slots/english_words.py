@@ -51,9 +51,13 @@ MULTI_ROLES = words("""
 VALUE_ROLES = words("""
     favourite favorite preferred default native primary main colour color name nickname type kind genre sport language
     food drink dish job occupation profession role position title status version mode format size theme editor tool
-    framework database shell browser system platform currency religion capital surname password username branch region
+    framework database shell browser system platform currency religion surname password username branch region
     instrument species breed gender hobby
     """)
+QUALITY_ROLES = words("""
+    favourite favorite preferred colour color name nickname type kind status state mode size theme gender level priority
+    mood condition password username
+""")
 ADJECTIVES = words("""
     good bad big small large tall short long old new young fast slow hot cold warm cool high low rich poor happy sad
     easy hard safe strong weak late early open closed full empty ready busy free red-hot great nice clean dirty wet dry
@@ -81,7 +85,7 @@ EVENTS = words("""
     """)
 """Participles and past forms of what happened, and is not undone by what happens later."""
 SEVERAL_VERBS = words("""
-    like love enjoy hate dislike own know eat drink read write watch have collect support follow speak need wear
+    like play love enjoy hate dislike own know eat drink read write watch have collect support follow speak need wear
     contain require
     """)
 SINGLE_VERBS = phrases("""

@@ -10,7 +10,7 @@ from ..types import Cardinality, Policy
 from ..wording import readable
 from .chinese import chinese
 from .english import english
-from .predicates import known_single, predicate_form, subject_form, value_form
+from .predicates import named_single, predicate_form, subject_form, usually_single, value_form
 from .shape import Found
 
 TEXT_CHARS_MAX = 400
@@ -58,7 +58,8 @@ def find(text: str, policy: Policy) -> Slot | None:
     value = value_form(found.value)
     if not subject or not predicate or not value:
         return None
-    single = known_single(predicate, policy) and found.cardinality is not Cardinality.MULTI
+    several = found.cardinality is Cardinality.MULTI
+    single = named_single(predicate, policy) or (usually_single(predicate) and not several)
     return Slot(subject, predicate, value, Cardinality.SINGLE if single else found.cardinality)
 
 

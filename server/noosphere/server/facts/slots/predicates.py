@@ -58,26 +58,29 @@ _SINGLE = phrases("""
 _SINGLE_FIRST = words(
     "favourite preferred default current main primary native official latest 最喜欢的 首选 默认 当前 主要"
 )
-_MULTI = phrases("""
-    like|love|enjoy|hate|dislike|own|know|visited|read|watched|bought|met|like to|interested in|allergic to|friend
-    |friend of|friends with|member of|fan of|part of|good at|afraid of|fond of|responsible for|familiar with|proud of
-    |related to|aware of|child of|parent of|sibling of|brother|sister|child|children|son|daughter|pet|dog|cat|hobby
-    |hobbies|skill|skills|colleague|language|tag|tags|note|喜欢|讨厌|爱好|朋友|孩子|过敏
-""")  # fmt: skip
 
 
 def subject_form(text: str) -> str:
     """Returns a subject for comparison; whoever speaks of themselves is ``user``."""
-    plain = _OWN.sub("", unquoted(comparable(text))) if text else ""
-    if plain in _USER:
-        return USER
-    return _ARTICLE.sub("", plain)
+    before, plain = "", _bare(text)
+    while plain != before:
+        # "my mother's" is about her.
+        before, plain = plain, _bare(_OWN.sub("", plain))
+    return USER if plain in _USER else plain
 
 
 def value_form(text: str) -> str:
     """Returns a value for comparison: without articles, quotes and letter case, measures in one form."""
-    plain = unquoted(comparable(text)) if text else ""
-    return _ARTICLE.sub("", comparable(plain)) if plain else ""
+    return _bare(text)
+
+
+def _bare(text: str) -> str:
+    """Takes off what stands around a name until nothing does, so that doing it twice changes nothing."""
+    before, plain = "", comparable(text) if text else ""
+    while plain and plain != before:
+        before = plain
+        plain = comparable(_ARTICLE.sub("", unquoted(plain)))
+    return plain
 
 
 def predicate_form(text: str) -> str:
@@ -88,7 +91,7 @@ def predicate_form(text: str) -> str:
 @lru_cache(4_096)
 def _predicate(text: str) -> str:
     words = [_SPELLINGS.get(word, word) for word in _SEPARATORS.split(comparable(_CAMEL.sub(" ", text))) if word]
-    while len(words) > 1 and words[0] in ("is", "are", "am", "be", "the", "a", "an", "have", "user"):
+    while len(words) > 1 and words[0] in ("is", "are", "am", "be", "the", "a", "an", "have"):
         words = words[1:]
     plain = " ".join(words)
     return _PHRASES.get(plain, plain)
@@ -104,16 +107,14 @@ def cardinality_of(predicate: str, policy: Policy) -> Cardinality:
     form = predicate_form(predicate)
     if not form:
         return Cardinality.UNKNOWN
-    return Cardinality.SINGLE if known_single(form, policy) else Cardinality.MULTI
+    return Cardinality.SINGLE if usually_single(form) or named_single(form, policy) else Cardinality.MULTI
 
 
-def known_single(form: str, policy: Policy) -> bool:
+def named_single(form: str, policy: Policy) -> bool:
+    """Tells whether the policy says that a predicate, as ``predicate_form`` gives it, has one value at a time."""
+    return form in map(predicate_form, policy.single_valued)
+
+
+def usually_single(form: str) -> bool:
     """Tells whether a predicate, as ``predicate_form`` gives it, is known to have one value at a time."""
-    if form in _SINGLE or form in map(predicate_form, policy.single_valued):
-        return True
-    return form.split(" ", 1)[0] in _SINGLE_FIRST or form.startswith("最喜欢的")
-
-
-def known_multi(form: str) -> bool:
-    """Tells whether a predicate, as ``predicate_form`` gives it, is known to have several values at a time."""
-    return form in _MULTI
+    return form in _SINGLE or form.split(" ", 1)[0] in _SINGLE_FIRST or form.startswith("最喜欢的")
