@@ -169,3 +169,13 @@ class Model:
         if space.exists and not space.deleted:
             space.floor = max(space.floor, min(floor, space.head))
             space.log = [b for b in space.log if b.revision > space.floor]
+
+    def erase(self, ref: NamespaceRef) -> tuple[int, int, int]:
+        """Leaves records and the ids of calls; returns the head and what went."""
+        space = self.space(ref)
+        if not space.exists or space.deleted:
+            return space.head, 0, 0
+        logged, told = len(space.log), sum(not call.erased for call in space.requests.values())
+        space.floor, space.log = space.head, []
+        space.requests = {r: Remembered(c.revision, b"", b"", c.time_ms) for r, c in space.requests.items()}
+        return space.head, logged, told

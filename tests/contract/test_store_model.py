@@ -54,8 +54,17 @@ class Run:
     async def run(self) -> None:
         for _ in range(STEPS):
             step = self.chance.choices(
-                (self.group, self.lost_group, self.pass_time, self.compact, self.drop, self.reopen, self.crash),
-                (60, 5, 8, 8, 3, 5, 5),
+                (
+                    self.group,
+                    self.lost_group,
+                    self.pass_time,
+                    self.compact,
+                    self.erase,
+                    self.drop,
+                    self.reopen,
+                    self.crash,
+                ),
+                (60, 5, 8, 8, 4, 3, 5, 5),
             )[0]
             await step()
             await self.compare()
@@ -173,6 +182,14 @@ class Run:
         floor = max(0, space.head + self.chance.randrange(-8, 4))
         await self.lab.store.compact(ref, floor)
         self.model.compact(ref, floor)
+
+    async def erase(self) -> None:
+        ref = self.chance.choice(self.refs)
+        erased = await self.lab.store.erase(ref)
+        head, logged, told = self.model.erase(ref)
+        assert erased[:2] == (head, logged)
+        # Calls that are too old to be told of may be gone already.
+        assert erased.request_count <= told
 
     async def drop(self) -> None:
         index = self.chance.randrange(len(self.refs))

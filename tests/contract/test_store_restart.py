@@ -200,6 +200,7 @@ async def test_after_closing_every_call_is_refused(lab: StoreLab) -> None:
         store.drop(NS, None),
         store.due(NS, 0, 1),
         store.compact(NS, 1),
+        store.erase(NS),
         store.stats(NS),
         store.totals(),
         store.forget_client("x"),

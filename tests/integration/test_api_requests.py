@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.support.api import Agent, counter, data, delete, merge, put
 from tests.support.engine import LocalServer
+from tests.support.meddling import meddle, once
 from tests.support.statuses import refusal
 from tests.support.worlds import World
 
@@ -238,3 +239,48 @@ async def test_an_id_needs_an_actor_for_its_sequence(world: World, agent: Agent)
         wrong.request_id.sequence.sequence, wrong.request_id.sequence.answered_through = sequence, answered
         with refusal(Reason.INVALID_FIELD):
             await agent.put(world.space(), "k", 1, call=wrong)
+
+
+@pytest.mark.parametrize("how", ["live", "crash"])
+@pytest.mark.parametrize("verb", ["put", "merge", "transact"])
+async def test_the_retry_of_an_erased_call_is_refused_and_not_executed(local: LocalServer, verb: str, how: str) -> None:
+    """Its answer is gone, so it cannot be given; that it was applied is known, so nobody applies it again."""
+    space, agent = "shared/erased", await local.api.agent("a")
+    call = agent.call(uuid=str(uuid.uuid4()))
+
+    async def act(agent: Agent) -> object:
+        if verb == "put":
+            return await agent.put(space, "k", 1, blind=True, call=call)
+        if verb == "merge":
+            return await agent.merge(space, counter("k", 1), call=call)
+        return await agent.transact(space, put("k", 1, blind=True), call=call)
+
+    await act(agent)
+    version = (await agent.get(space, "k")).version
+    core = local.engine.memory.core
+    await core.store.erase(await core.locate(space))
+    if how == "crash":
+        await local.crash()
+        agent = await local.api.agent("a")
+    with refusal(Reason.REQUEST_ID_REUSED):
+        await act(agent)
+    assert (await agent.get(space, "k")).version == version
+
+
+@pytest.mark.parametrize("erased", [False, True])
+async def test_a_faster_call_under_the_same_id_is_not_taken_for_ones_own(local: LocalServer, erased: bool) -> None:
+    """Between the look at what is remembered and the commit another call may come, and an erasure after it."""
+    space, agent = "shared/raced", await local.api.agent("a")
+    call = agent.call(uuid=str(uuid.uuid4()))
+    core = local.engine.memory.core
+    store = core.store
+
+    async def faster() -> None:
+        await agent.put(space, "k", "first", blind=True, call=call)
+        if erased:
+            await store.erase(await core.locate(space))
+
+    meddle(local, once(faster))
+    with refusal(Reason.REQUEST_ID_REUSED):
+        await agent.put(space, "k", "first" if erased else "second", blind=True, call=call)
+    assert data(await agent.get(space, "k")) == b'"first"'

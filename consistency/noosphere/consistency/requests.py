@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Container
 from typing import NamedTuple
 
 from .errors import Reason, Refusal, exhausted
@@ -32,12 +33,17 @@ class RequestRef(NamedTuple):
 
 
 class Remembered(NamedTuple):
-    """An applied call."""
+    """An applied call. After an erasure, that there was one is all that is left: both texts are empty."""
 
     revision: int
     fingerprint: bytes
     reply: bytes
     time_ms: int
+
+    @property
+    def erased(self) -> bool:
+        """Whether what the call meant and what it was answered was erased. Every request means something."""
+        return not self.fingerprint and not self.reply
 
 
 def fingerprint(*parts: object) -> bytes:
@@ -136,6 +142,32 @@ class RequestMemory:
         if (found := self._clients.pop(client, None)) is not None:
             self._count -= len(found.calls)
 
+    def erase(self, revision: int, time_ms: int, spared: Container[str | tuple[str, int]] = ()) -> int:
+        """Empties what is remembered of calls up to a revision and a time; their ids stay, so none executes again.
+
+        Not even the fingerprint is left: whoever guesses what a short text was could prove it by that.
+
+        Args:
+            revision: the head at the erasure.
+            time_ms: its time.
+            spared: UUIDs and (client, sequence) of calls that came later all the same.
+
+        Returns:
+            How many calls were emptied.
+        """
+        count = 0
+        for uuid, call in self._uuids.items():
+            if call.revision <= revision and call.time_ms <= time_ms and uuid not in spared and not call.erased:
+                self._uuids[uuid] = Remembered(call.revision, b"", b"", call.time_ms)
+                count += 1
+        for name, client in self._clients.items():
+            for sequence, call in client.calls.items():
+                if call.revision > revision or call.time_ms > time_ms or (name, sequence) in spared or call.erased:
+                    continue
+                client.calls[sequence] = Remembered(call.revision, b"", b"", call.time_ms)
+                count += 1
+        return count
+
     def items(self) -> list[tuple[RequestRef, Remembered]]:
         """Returns everything, for persisting; :meth:`remember` in this order restores it."""
         found = [
@@ -167,5 +199,10 @@ def check_replay(found: Remembered, wanted: bytes) -> None:
     Raises:
         Refusal: REQUEST_ID_REUSED.
     """
+    if found.erased:
+        raise Refusal(
+            Reason.REQUEST_ID_REUSED,
+            f"request_id: was applied at revision {found.revision}; what it was and what it answered has been erased",
+        )
     if found.fingerprint != wanted:
         raise Refusal(Reason.REQUEST_ID_REUSED, "request_id: already used by a different request")

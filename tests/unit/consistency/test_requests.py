@@ -170,6 +170,15 @@ class Plain:
             self.forget_client(client)
         self.uuids = {k: v for k, v in self.uuids.items() if found.time_ms - v.time_ms < UUID_REQUEST_AGE_MS}
 
+    def erase(self, revision: int, time_ms: int, spared: set[str | tuple[str, int]]) -> int:
+        count = 0
+        for held in (self.calls, self.uuids):
+            for id, found in held.items():
+                if found.reply and found.revision <= revision and found.time_ms <= time_ms and id not in spared:
+                    held[id] = Remembered(found.revision, b"", b"", found.time_ms)  # type: ignore[index]
+                    count += 1
+        return count
+
     def forget_client(self, client: str) -> None:
         self.answered.pop(client, None)
         self.calls = {k: v for k, v in self.calls.items() if k[0] != client}
@@ -179,7 +188,9 @@ refs = st.builds(RequestRef, st.sampled_from([A, B, "c#3"]), st.integers(1, 8), 
     uuid, st.sampled_from("uvw")
 )
 pauses = st.sampled_from([0, 1, UUID_REQUEST_AGE_MS // 2, UUID_REQUEST_AGE_MS, CLIENT_REQUEST_AGE_MS])
-steps = st.lists(st.tuples(refs, pauses, st.sampled_from(["call", "call", "call", "call", "forget", "reload"])))
+steps = st.lists(
+    st.tuples(refs, pauses, st.sampled_from(["call", "call", "call", "call", "erase", "forget", "reload"]))
+)
 
 
 @given(steps)
@@ -193,6 +204,15 @@ def test_what_is_found_refused_and_kept_is_what_the_plain_memory_says(
         if action == "forget":
             memory.forget_client(ref.client)
             plain.forget_client(ref.client)
+        elif action == "erase":
+            # Most of the time everything up to now; else what an older erasure finds when it is read again.
+            until = (revision, now_ms) if pause_ms else (revision // 2, now_ms - 1)
+            spared: set[str | tuple[str, int]] = {ref.uuid or (ref.client, ref.sequence)}
+            ids = [held for held, _ in memory.items()]
+            # What the plain memory holds for longer is too old to be found in either.
+            count, plain_count = memory.erase(*until, spared), plain.erase(*until, spared)
+            assert count <= plain_count
+            assert [held for held, _ in memory.items()] == ids
         elif action == "reload":
             restored = RequestMemory()
             for held, found in memory.items():
@@ -218,6 +238,19 @@ def test_what_is_found_refused_and_kept_is_what_the_plain_memory_says(
 def test_another_request_under_the_same_id_is_refused() -> None:
     check_replay(call(1), fingerprint(1))
     refused(Reason.REQUEST_ID_REUSED, check_replay, call(1), fingerprint(2))
+
+
+def test_an_erased_call_is_refused_whatever_is_asked_and_says_that_it_was_applied() -> None:
+    memory = RequestMemory()
+    memory.remember(seq(A, 1), call(7))
+    assert memory.erase(7, 0) == 1
+    found = memory.find(seq(A, 1), 0)
+    assert found is not None
+    assert found.erased
+    assert not call(7).erased
+    for meaning in (fingerprint(7), b""):
+        assert "applied at revision 7" in refused(Reason.REQUEST_ID_REUSED, check_replay, found, meaning).message
+    assert memory.erase(7, 0) == 0
 
 
 def test_different_requests_have_different_fingerprints() -> None:

@@ -15,6 +15,7 @@ from noosphere.consistency import (
     admit,
     check_item_size,
     check_key,
+    check_replay,
     exhausted,
     invalid,
     too_large,
@@ -29,7 +30,7 @@ from noosphere.consistency.limits import (
     UUID_REQUESTS_MAX,
 )
 
-from ..ports.store import Commit, CommitResult, Failed, FailureKind, Fence, NamespaceRef, ReadResult
+from ..ports.store import Commit, CommitResult, Failed, FailureKind, Fence, NamespaceRef, ReadResult, Replayed
 from .access import is_private_to, may_access
 from .core import Core, located, state_of
 from .types import AppendOp, Call, Compare, DeleteOp, Operation, PutOp, ResolveOp, WriteOp
@@ -210,10 +211,14 @@ async def carry_out(core: Core, ref: NamespaceRef, commit: Commit, head: int) ->
     """Commits; a refusal by the store itself gets the place where it happened.
 
     Raises:
-        Refusal: ENGINE_UNAVAILABLE, or REQUEST_ID_REUSED for a late copy of an answered call.
+        Refusal: ENGINE_UNAVAILABLE, or REQUEST_ID_REUSED for a late copy of an answered call, another call under the
+            same id that was faster, or a call whose answer was erased.
     """
     try:
-        return await core.store.commit(ref, commit)
+        result = await core.store.commit(ref, commit)
+        if isinstance(result, Replayed) and commit.request is not None:
+            check_replay(result.remembered, commit.request.fingerprint)
+        return result
     except Refusal as refusal:
         core.refusals[refusal.reason] += 1
         raise located(refusal, ref.name, head) from None

@@ -327,6 +327,20 @@ class Dropped(NamedTuple):
     record_count: int
 
 
+class Erased(NamedTuple):
+    """What an erasure took away beside what was stored.
+
+    Attributes:
+        floor: the log's floor, which is the head at the erasure.
+        log_count: logged batches that went.
+        request_count: remembered calls whose fingerprint and reply went.
+    """
+
+    floor: int
+    log_count: int
+    request_count: int
+
+
 class HeadMoved(NamedTuple):
     """A namespace's synced head has moved, or the namespace was dropped."""
 
@@ -421,6 +435,25 @@ class WorkingStore(Protocol):
 
     async def compact(self, namespace: NamespaceRef, floor: int) -> None:
         """Drops logged batches up to ``floor``; the floor never sinks and never passes the head."""
+        ...
+
+    async def erase(self, namespace: NamespaceRef) -> Erased:
+        """Leaves no copy of what was overwritten, removed or dropped in a namespace before this call.
+
+        Records stay as they are: what is to be forgotten has to be overwritten or removed first, by ordinary commits,
+        or the namespace dropped. This ends whatever else still says it:
+
+        - The log up to the head; the floor rises to it, so that watchers behind it begin anew.
+        - Fingerprints and replies of remembered calls (:attr:`~noosphere.consistency.Remembered.erased`). That each
+          was applied, and its revision, stays known as long as before: its retry is refused, not executed twice.
+        - Every byte in files, caches and free space of the backend when the call returns. Blocks that a file system
+          has freed, and backups, are beyond it.
+
+        Commits go on meanwhile and are not touched. All or nothing is visible; if the call fails or is cut off, what
+        it has begun is finished by another one, or soon after the store is next opened. Dropped namespaces, and those
+        that a newer generation has replaced, can be erased too; of one that never existed there is nothing to erase.
+        Rewriting costs as much as the store is large, not the namespace; calls that are made at once share it.
+        """
         ...
 
     async def forget_client(self, client: str) -> None:

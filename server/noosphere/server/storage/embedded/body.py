@@ -14,7 +14,7 @@ from sortedcontainers import SortedDict, SortedList
 from noosphere.consistency import NEVER_MS, RequestMemory
 
 from ...ports.store import CollectionStamps
-from .codec import Cell, CommitItem, LogItem, above, text_bytes
+from .codec import Cell, CommitItem, EraseItem, LogItem, above, text_bytes
 from .journal import Image
 
 CELL_OVERHEAD_BYTES = 320
@@ -83,8 +83,10 @@ class Body:
         self.unfolded: list[tuple[int, LogItem]] = []
 
     @classmethod
-    def restore(cls, image: Image, replay: Iterable[tuple[int, CommitItem]], floor: int, stamps_floor: int = 0) -> Body:
-        """Builds a body from a namespace's tables and the commits that they do not contain yet; for a thread."""
+    def restore(
+        cls, image: Image, replay: Iterable[tuple[int, CommitItem | EraseItem]], floor: int, stamps_floor: int = 0
+    ) -> Body:
+        """Builds a body from a namespace's tables and what they do not contain yet; for a thread."""
         body = cls()
         body.absent = CollectionStamps(stamps_floor, stamps_floor)
         body.cells.update((cell.key, cell) for cell in breathing(image.cells))
@@ -103,6 +105,9 @@ class Body:
         for request in image.requests:
             body.requests.remember(request.ref, request.call)
         for batch, item in breathing(replay):
+            if isinstance(item, EraseItem):
+                body.requests.erase(item.floor, item.time_ms)
+                continue
             if item.request is not None:
                 body.requests.remember(item.request.ref, item.request.call)
             body.apply(item, batch, log=batch > image.logged and item.revision > floor)

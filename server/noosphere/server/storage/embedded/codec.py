@@ -108,7 +108,15 @@ class FloorItem(msgspec.Struct, array_like=True, gc=False, frozen=True, tag=2):
     floor: int
 
 
-Item = CommitItem | DropItem | FloorItem
+class EraseItem(msgspec.Struct, array_like=True, gc=False, frozen=True, tag=3):
+    """A log that was cut off up to ``floor``, with the answers of all calls remembered until then."""
+
+    storage_id: bytes
+    floor: int
+    time_ms: int
+
+
+Item = CommitItem | DropItem | FloorItem | EraseItem
 
 
 class Batch(msgspec.Struct, array_like=True, gc=False, frozen=True):

@@ -22,6 +22,14 @@ def connect(path: Path) -> sqlite3.Connection:
     return db
 
 
+def set_up(db: sqlite3.Connection) -> None:
+    """Prepares a connection for writing: it syncs on every commit and overwrites what it removes."""
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA secure_delete = ON")
+    db.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
+
+
 def open_database(path: Path, schema: str) -> tuple[sqlite3.Connection, bool]:
     """Opens one of our files, or creates it with ``schema``.
 
@@ -56,10 +64,7 @@ def _prepare(db: sqlite3.Connection, path: Path, schema: str) -> bool:
     if (application or tables) and application != APPLICATION_ID:
         raise DataFolderError(f"{path} is a database of another program")
     check_format(version, path)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = FULL")
-    db.execute("PRAGMA secure_delete = ON")
-    db.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
+    set_up(db)
     if application:
         return False
     db.executescript(

@@ -60,17 +60,21 @@ class Folder:
         Raises:
             StoreFailed: the disk has failed.
         """
-        trimmed = []
+        folded = []
         for namespace in namespaces:
             await self._fold_one(namespace)
-            if namespace.floor > namespace.trimmed_floor:
-                trimmed.append(namespace)
+            folded.append(namespace)
         await self._flush()
-        for namespace in trimmed:
+        await self.trim_logs(folded)
+
+    async def trim_logs(self, namespaces: Iterable[Namespace]) -> None:
+        """Removes what is below the floor from the logs of ``namespaces``; their floors must be in the tables."""
+        for namespace in namespaces:
             floor, of = namespace.floor, namespace.ref.storage_id
-            while await self._write(partial(self._journal.trim_log, of, floor)):
-                pass
-            namespace.trimmed_floor = floor
+            if floor > namespace.trimmed_floor:
+                while await self._write(partial(self._journal.trim_log, of, floor)):
+                    pass
+                namespace.trimmed_floor = floor
 
     async def purge(self, storage_id: bytes, whole: bool) -> None:
         """Empties a namespace's tables; with ``whole`` its row goes too."""

@@ -43,6 +43,10 @@ class NamespaceRow(NamedTuple):
     next_due_ms: int
 
 
+class RewriteFailed(Exception):
+    """The journal could not be written anew. Nothing has changed; its text is one line."""
+
+
 class Recovered(NamedTuple):
     """What a journal holds when it is opened.
 
@@ -52,6 +56,7 @@ class Recovered(NamedTuple):
         epoch: the epoch of the last opening.
         time_ms: the newest stored time.
         last_batch: the newest batch ever appended.
+        erasing: whether it was marked as holding what was to be erased.
         namespaces: every namespace that was ever folded.
         batches: ``(number, blob)`` of what is not trimmed, in order.
     """
@@ -61,6 +66,7 @@ class Recovered(NamedTuple):
     epoch: int
     time_ms: int
     last_batch: int
+    erasing: bool
     namespaces: tuple[NamespaceRow, ...]
     batches: tuple[tuple[int, bytes], ...]
 
@@ -119,7 +125,7 @@ class FoldChunk:
 
 
 class Journal(Protocol):
-    """Blocking calls; all but :meth:`load` and :meth:`relieve` come from one thread, those two from another."""
+    """Blocking calls. One thread makes :meth:`load` and :meth:`relieve`, another :meth:`copy`, a third all others."""
 
     def recover(self) -> Recovered:
         """Opens the journal, or creates one.
@@ -167,6 +173,27 @@ class Journal(Protocol):
 
     def restart(self) -> None:
         """Ends what :meth:`relieve` has begun."""
+        ...
+
+    def mark_erasing(self) -> None:
+        """Notes that the files hold what is to be erased, until :meth:`swap`. As durable as a fold."""
+        ...
+
+    def copy(self) -> None:
+        """Begins to write the journal anew, beside appends; nothing may be folded or trimmed from here to :meth:`swap`.
+
+        Raises:
+            RewriteFailed: it cannot be written.
+        """
+        ...
+
+    def swap(self) -> None:
+        """Puts what :meth:`copy` began in the journal's place: it holds the same, and no byte that is not of that.
+
+        Raises:
+            RewriteFailed: it cannot be; the journal is as before.
+            StoreFailed: not even that.
+        """
         ...
 
     def finish(self, epoch: int, time_ms: int, last_batch: int) -> None:

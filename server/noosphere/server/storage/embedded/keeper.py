@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from ...ports.runtime import Clock
 from .body import Body, dispose_log
 from .codec import LogItem
+from .erasing import Eraser
 from .folding import Folder
 from .journal import Journal
 from .namespace import Namespace, Pending
@@ -54,6 +55,7 @@ class Keeper:
         clock: Clock,
         memory_bytes_max: int,
         load: Callable[[Namespace], Awaitable[Body | None]],
+        eraser: Eraser,
         superseded: Iterable[bytes],
     ) -> None:
         self._registry = registry
@@ -63,6 +65,7 @@ class Keeper:
         self._clock = clock
         self._memory_bytes_max = memory_bytes_max
         self._folder = Folder(journal, writer, reader, pipeline, load)
+        self._eraser = eraser
         self._dirty: dict[Namespace, None] = {}
         self._dirty_since_ms = 0
         self._wake = asyncio.Event()
@@ -80,6 +83,8 @@ class Keeper:
         self._ticker = asyncio.create_task(self._tick(), name="noosphere-store-tick")
         self._runner = asyncio.create_task(self._run(), name="noosphere-store-keeper")
         self._ticker.add_done_callback(self._ticked)
+        if self._eraser.wanted:
+            self._wake.set()
 
     async def stop(self) -> None:
         """Stops the background tasks. A round under way is ended, not cancelled: half a fold knows no way back."""
@@ -88,6 +93,7 @@ class Keeper:
         if self._ticker is not None and self._runner is not None:
             self._ticker.cancel()
             await asyncio.gather(self._ticker, self._runner, return_exceptions=True)
+        self._eraser.abandon()
 
     def changed(self, namespace: Namespace) -> None:
         """Notes that a namespace's tables are behind; a volatile one has none."""
@@ -106,6 +112,21 @@ class Keeper:
         if not namespace.ref.volatile:
             self._superseded.append(namespace.ref.storage_id)
 
+    def owe_erasure(self) -> None:
+        """Notes that the journal holds what is to be erased."""
+        self._eraser.owed = True
+
+    async def erase(self) -> None:
+        """Returns when no file holds anything that was overwritten, removed or dropped, as synced, before this call.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        erased = self._eraser.request()
+        self._wake.set()
+        await erased
+        await self.bury()
+
     def bury_later(self, remains: Body | list[LogItem] | None) -> None:
         """Takes over what nobody refers to any more, to free it bit by bit."""
         if remains:
@@ -118,12 +139,19 @@ class Keeper:
 
     async def _fold_all(self) -> None:
         through = self._pipeline.applied_batch
+        if self._eraser.owed:
+            await self._eraser.mark()
         dirty, self._dirty = list(self._dirty), {}
         await self._folder.fold(dirty)
         while self._superseded:
             await self._folder.purge(self._superseded[0], True)
             self._superseded.popleft()
         await self._folder.trim(through, self._time.persisted_ms)
+
+    async def _fold_torn(self) -> None:
+        await self._fold_all()
+        # A floor may have got into the tables in the last life, and what is below it not out of them.
+        await self._folder.trim_logs([namespace for namespace in self._registry if not namespace.ref.volatile])
 
     async def _tick(self) -> None:
         while True:
@@ -148,11 +176,15 @@ class Keeper:
             except Exception as error:
                 # Nothing in a round fails but the disk, or a mistake of ours: neither may go on quietly.
                 self._pipeline.fail(as_failure(error))
+        self._eraser.abandon()
 
     async def _round(self) -> None:
         age_ms = self._clock.monotonic_ms() - self._dirty_since_ms
         if self._journal.held_bytes >= FOLD_BYTES or (self._dirty and age_ms >= FOLD_AGE_MS):
             await self.fold_all()
+        if self._eraser.wanted:
+            async with self._folding:
+                await self._eraser.run(self._fold_torn if self._eraser.begins else self._fold_all)
         await self._folder.relieve()
         await self.evict()
         await self.bury()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from noosphere.consistency import NEVER_MS, Cut, RequestRef, epoch_of
+from noosphere.consistency import NEVER_MS, Cut, Remembered, RequestRef, epoch_of
 
 from ...ports.store import (
     CollectionStamps,
@@ -15,7 +15,7 @@ from ...ports.store import (
     StoredEntry,
 )
 from .body import Body, bounds
-from .codec import Cell, CommitItem, Item, above
+from .codec import Cell, CommitItem, EraseItem, Item, LogItem, above
 from .journal import NamespaceRow
 
 _NEVER = CollectionStamps(0, 0)
@@ -34,7 +34,7 @@ class Pending:
     Attributes:
         namespace: whom it concerns, None if it only carries the time.
         size: about how many bytes it has.
-        result: what the waiters get, once it is synced and applied.
+        result: the counts that the waiters get, once it is synced and applied.
     """
 
     __slots__ = ("item", "namespace", "result", "size", "waiters")
@@ -43,17 +43,17 @@ class Pending:
         self.namespace = namespace
         self.item = item
         self.size = size
-        self.result = 0
-        self.waiters: list[asyncio.Future[int]] = []
+        self.result: tuple[int, ...] = ()
+        self.waiters: list[asyncio.Future[tuple[int, ...]]] = []
 
     @property
     def durable(self) -> bool:
         """Whether it belongs into the journal."""
         return self.namespace is None or not self.namespace.ref.volatile
 
-    def wait(self) -> asyncio.Future[int]:
+    def wait(self) -> asyncio.Future[tuple[int, ...]]:
         """Returns a future of its own for one waiter, so that a cancelled one takes nobody along."""
-        waiter: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[tuple[int, ...]] = asyncio.get_running_loop().create_future()
         self.waiters.append(waiter)
         return waiter
 
@@ -116,7 +116,7 @@ class Namespace:
         body: its contents, None while it is not loaded (or was dropped).
         overlay: None while everything accepted is synced.
         folded: the batch up to which its tables are complete.
-        replay: commits that its tables do not contain, from recovery, until it is loaded.
+        replay: commits and erasures that its tables do not contain, from recovery, until it is loaded.
         purge: whether its tables still hold what a drop has removed.
         trimmed_floor: the tables hold no log up to here.
         used_ms: when it was last used, on the monotonic clock.
@@ -162,7 +162,7 @@ class Namespace:
         self.next_due_ms = NEVER_MS
         self.body: Body | None = None
         self.overlay: Overlay | None = None
-        self.replay: list[tuple[int, CommitItem]] = []
+        self.replay: list[tuple[int, CommitItem | EraseItem]] = []
         self.purge = False
         self.used_ms = 0
 
@@ -234,12 +234,33 @@ class Namespace:
         self.replay = []
         return body
 
+    def cut_log(self, floor: int) -> list[LogItem]:
+        """Drops the log up to ``floor``, if that is higher than before; returns what went."""
+        if self.body is None or floor <= self.floor:
+            return []
+        self.floor = floor
+        return self.body.cut_log(floor)
+
     def shorten_log(self) -> None:
         """Drops the older half of the log."""
         if self.body is not None and self.body.log:
-            floor = self.body.log[len(self.body.log) // 2].revision
-            self.body.cut_log(floor)
-            self.floor = max(self.floor, floor)
+            self.cut_log(self.body.log[len(self.body.log) // 2].revision)
+
+    def erase_requests(self, item: EraseItem) -> int:
+        """Empties what is remembered of calls that came before an erasure; returns of how many."""
+        if self.body is None:
+            return 0
+        # Everything before it is synced, so the overlay knows those that were accepted later.
+        later = self.overlay.requests if self.overlay is not None else ()
+        return self.body.requests.erase(item.floor, item.time_ms, later)
+
+    def remembered(self, request: RequestRef, now_ms: int, accepted: bool) -> Remembered | None:
+        """Returns what is remembered of a call."""
+        if self.body is None:
+            return None
+        if not accepted and self.overlay is not None and request_key(request) in self.overlay.requests:
+            return None
+        return self.body.requests.find(request, now_ms)
 
     def uncover(self, pending: Pending) -> None:
         """Takes from the overlay what is now synced below it."""

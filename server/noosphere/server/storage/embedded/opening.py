@@ -9,7 +9,7 @@ from noosphere.consistency import NEVER_MS
 
 from ...ports.coordinator import Coordinator
 from ...ports.store import NamespaceRef
-from .codec import CommitItem, DropItem, FloorItem, decode_batch
+from .codec import CommitItem, DropItem, EraseItem, Item, decode_batch
 from .coordinator import FILE as COORDINATION
 from .coordinator import unfit
 from .journal import Recovered
@@ -27,6 +27,7 @@ class Recovery(NamedTuple):
         behind: namespaces whose tables lack commits.
         superseded: generations that a newer one has replaced.
         commit_count: commits that were not folded yet.
+        erasing: whether an erasure was cut off.
         newest: name and head of the namespace with the newest revision.
     """
 
@@ -36,6 +37,7 @@ class Recovery(NamedTuple):
     time_ms: int
     commit_count: int
     newest: tuple[str, int]
+    erasing: bool
 
     def describe(self) -> str:
         """Returns what was recovered, in words."""
@@ -54,12 +56,13 @@ def replay(recovered: Recovered) -> Recovery:
     for row in recovered.namespaces:
         namespaces[row.storage_id] = Namespace.from_row(row)
     behind: dict[Namespace, None] = {}
-    time_ms, commit_count = recovered.time_ms, 0
+    time_ms, commit_count, erasing = recovered.time_ms, 0, recovered.erasing
     for number, blob in recovered.batches:
         batch = decode_batch(blob)
         time_ms = max(time_ms, batch.time_ms)
         for item in batch.items:
             namespace = namespaces.get(item.storage_id)
+            erasing = erasing or isinstance(item, EraseItem)
             if isinstance(item, CommitItem):
                 commit_count += 1
                 if namespace is None and item.birth is not None:
@@ -86,10 +89,11 @@ def replay(recovered: Recovered) -> Recovery:
         time_ms,
         commit_count,
         (newest.ref.name, newest.head) if newest is not None else ("", 0),
+        erasing,
     )
 
 
-def _replay_item(namespace: Namespace, number: int, item: CommitItem | DropItem | FloorItem) -> None:
+def _replay_item(namespace: Namespace, number: int, item: Item) -> None:
     if isinstance(item, CommitItem):
         namespace.absorb(item)
         namespace.replay.append((number, item))
@@ -100,6 +104,8 @@ def _replay_item(namespace: Namespace, number: int, item: CommitItem | DropItem 
         namespace.drop()
     else:
         namespace.floor = max(namespace.floor, item.floor)
+        if isinstance(item, EraseItem):
+            namespace.replay.append((number, item))
 
 
 async def settle_epoch(coordinator: Coordinator, recovered: Recovered, recovery: Recovery) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,9 +23,10 @@ from .codec import (
     encode_requests,
     shared_never,
 )
-from .database import connect, damaged, open_database
-from .folder import StoreFailed
-from .journal import FoldChunk, Image, Mark, NamespaceRow, Recovered
+from .database import connect, damaged, open_database, set_up
+from .folder import DataFolderError, StoreFailed
+from .journal import FoldChunk, Image, Mark, NamespaceRow, Recovered, RewriteFailed
+from .rewriting import complete_copy, discard_copy, put_in_place, write_copy
 
 FILE = "working.sqlite3"
 
@@ -80,6 +82,8 @@ class SqliteJournal:
         self._durable = "FULL" if durability == "fsync" else "NORMAL"
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
+        # The file is swapped by the writer's thread, and the other one must not be reading it then.
+        self._reading = threading.Lock()
         self._sizes: dict[int, int] = {}
         self._held_bytes = 0
         self._unrelieved_bytes = 0
@@ -100,6 +104,10 @@ class SqliteJournal:
         Raises:
             DataFolderError: it is damaged, unreadable or of a newer format.
         """
+        try:
+            discard_copy(self._path)
+        except OSError as error:
+            raise DataFolderError(f"cannot remove {error.filename}: {error.strerror}") from None
         self._writer, fresh = open_database(self._path, _SCHEMA)
         try:
             return self._read_all(self._writer, fresh)
@@ -125,6 +133,7 @@ class SqliteJournal:
             store.get("epoch", 0),
             store.get("time_ms", 0),
             last,
+            bool(store.get("erasing", 0)),
             rows,
             batches,
         )
@@ -135,9 +144,7 @@ class SqliteJournal:
         self._checkpoint("TRUNCATE")
         self._db.execute(f"PRAGMA synchronous = {self._durable}")
         # Now, while there are files to be opened: too many connections of clients must not stop the store later.
-        with self._failing("read"):
-            self._reader = connect(self._path)
-            self._reader.execute("SELECT count(*) FROM store").fetchall()
+        self._open_reader()
 
     def append(self, number: int, blob: bytes) -> None:
         """Begins a transaction and inserts a row."""
@@ -158,7 +165,7 @@ class SqliteJournal:
 
     def load(self, storage_id: bytes, floor: int) -> Image:
         """Reads a namespace in one snapshot."""
-        with self._failing("read"):
+        with self._failing("read"), self._reading:
             db = self._beside
             db.execute("BEGIN")
             try:
@@ -270,12 +277,34 @@ class SqliteJournal:
 
     def relieve(self) -> None:
         """Copies most of the WAL into the database beside appends; see :meth:`restart`."""
-        with self._failing("write to"):
+        with self._failing("write to"), self._reading:
             self._beside.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def restart(self) -> None:
         """Copies the rest, which is short after :meth:`relieve`; the WAL then begins anew."""
         self._checkpoint("PASSIVE")
+
+    def mark_erasing(self) -> None:
+        """Notes it in the table of the store's own values."""
+        with self._unsynced() as db:
+            db.execute("INSERT OR REPLACE INTO store VALUES ('erasing', 1)")
+
+    def copy(self) -> None:
+        """Writes a copy of the file beside it."""
+        with self._rewriting():
+            write_copy(self._path)
+
+    def swap(self) -> None:
+        """Completes the copy and puts it in the file's place; opens it anew in any case."""
+        with self._reading, self._rewriting():
+            complete_copy(self._path, self._db)
+            try:
+                # With everything in it and its log gone the old file may go at any moment.
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                self.close()
+                put_in_place(self._path)
+            finally:
+                self._reopen()
 
     def finish(self, epoch: int, time_ms: int, last_batch: int) -> None:
         """Records that everything is folded and closed in order."""
@@ -288,6 +317,20 @@ class SqliteJournal:
             if db is not None:
                 db.close()
         self._reader = self._writer = None
+
+    def _reopen(self) -> None:
+        self.close()
+        with self._failing("open"):
+            self._writer = connect(self._path)
+            set_up(self._writer)
+            self._writer.execute(f"PRAGMA synchronous = {self._durable}")
+        self._open_reader()
+        self._unrelieved_bytes = 0
+
+    def _open_reader(self) -> None:
+        with self._failing("read"):
+            self._reader = connect(self._path)
+            self._reader.execute("SELECT count(*) FROM store").fetchall()
 
     @property
     def _db(self) -> sqlite3.Connection:
@@ -330,6 +373,15 @@ class SqliteJournal:
             yield
         except (sqlite3.Error, DamagedBlob) as error:
             raise StoreFailed(f"cannot {what} {self._path}: {error}") from error
+
+    @contextmanager
+    def _rewriting(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            with suppress(OSError):
+                discard_copy(self._path)
+            raise RewriteFailed(f"cannot write {self._path} anew: {error}") from error
 
 
 def _row(values: tuple[Any, ...]) -> NamespaceRow:

@@ -19,6 +19,7 @@ from ...ports.store import (
     Committed,
     Compacted,
     Dropped,
+    Erased,
     Failed,
     Failure,
     FailureKind,
@@ -34,15 +35,17 @@ from ...ports.store import (
     StoreTotals,
 )
 from .accept import accept, check_commit, judge
+from .applying import Applier
 from .body import Body
-from .codec import CommitItem, DamagedBlob, DropItem, FloorItem, LogItem
+from .codec import CommitItem, DamagedBlob, DropItem, EraseItem, FloorItem, LogItem
 from .database import damaged
+from .erasing import Eraser
 from .folder import StoreFailed, log_failure
 from .heads import HeadFeeds
 from .journal import Journal
 from .keeper import Keeper
 from .loading import Loader
-from .namespace import Namespace, Overlay, Pending, entry_of, request_key
+from .namespace import Namespace, Overlay, Pending, entry_of
 from .opening import Recovery, replay, settle_epoch
 from .pipeline import Pipeline, unavailable
 from .registry import Registry
@@ -82,6 +85,7 @@ class EmbeddedStore:
         durability: str,
         memory_bytes_max: int,
         on_fatal: Callable[[BaseException], None],
+        worker: Callable[[str], Worker],
     ) -> None:
         self._journal = journal
         self._writer = writer
@@ -94,7 +98,6 @@ class EmbeddedStore:
         self._on_fatal = on_fatal
         self._feeds = HeadFeeds()
         self._closed = False
-        self._commit_count = 0
         self._pipeline = Pipeline(journal, writer, time, last_batch, self._apply, self._failed)
         self._loader = Loader(journal, reader, self._pipeline, clock)
         self._keeper = Keeper(
@@ -107,8 +110,10 @@ class EmbeddedStore:
             clock,
             memory_bytes_max,
             self._loader.load,
+            Eraser(journal, writer, self._pipeline, worker, recovery.erasing),
             recovery.superseded,
         )
+        self._applier = Applier(self._registry, self._keeper, self._feeds)
         for namespace in recovery.behind:
             self._keeper.changed(namespace)
 
@@ -169,6 +174,7 @@ class EmbeddedStore:
             durability,
             memory_bytes_max,
             on_fatal,
+            worker,
         )
         store._keeper.start()
         return store
@@ -208,13 +214,10 @@ class EmbeddedStore:
         for key in keys:
             cell = found.cell(key, accepted)
             entries.append(None if cell is None else entry_of(cell))
-        remembered = None
-        if request is not None and found.body is not None:
-            remembered = _remembered(found, found.body, request, now_ms, accepted)
         return ReadResult(
             found.view(self._epoch, now_ms, accepted),
             tuple(entries),
-            remembered,
+            None if request is None else found.remembered(request, now_ms, accepted),
             tuple((lock, found.fence(lock, accepted)) for lock in locks),
         )
 
@@ -329,7 +332,8 @@ class EmbeddedStore:
         overlay.last, overlay.deleted = pending, True
         head = overlay.head
         self._pipeline.submit(pending)
-        return Dropped(head, await pending.wait())
+        (count,) = await pending.wait()
+        return Dropped(head, count)
 
     async def due(self, namespace: NamespaceRef, now_ms: int, limit: int) -> tuple[str, ...]:
         """Returns keys whose time has come, earliest first."""
@@ -345,6 +349,25 @@ class EmbeddedStore:
         pending = Pending(found, FloorItem(namespace.storage_id, floor), _HEADER_BYTES)
         self._pipeline.submit(pending)
         await pending.wait()
+
+    async def erase(self, namespace: NamespaceRef) -> Erased:
+        """Leaves no copy of what is no longer stored; see the port. Commits wait for the last moments of it only."""
+        found = await self._find(namespace)
+        state = found.overlay or found
+        erased = Erased(state.head, 0, 0)
+        if not state.exists:
+            return erased
+        if state.deleted:
+            await self._settle(found)
+        else:
+            item = EraseItem(namespace.storage_id, state.head, self._time.now_ms())
+            pending = Pending(found, item, _HEADER_BYTES)
+            self._pipeline.submit(pending)
+            erased = Erased(*await pending.wait())
+        if not namespace.volatile:
+            self._check()
+            await self._keeper.erase()
+        return erased
 
     async def forget_client(self, client: str) -> None:
         """Drops the remembered requests of an incarnation that has ended, where they are in memory."""
@@ -372,7 +395,7 @@ class EmbeddedStore:
             loaded,
             records,
             record_bytes,
-            self._commit_count,
+            self._applier.commit_count,
             self._pipeline.sync_count,
             self._journal.held_bytes,
         )
@@ -434,47 +457,11 @@ class EmbeddedStore:
         self._pipeline.check()
 
     def _apply(self, pending: Pending, batch: int) -> None:
-        """Makes a synced entry visible and tells who waits for it."""
-        namespace, item = pending.namespace, pending.item
-        if namespace is not None:
-            if isinstance(item, CommitItem):
-                self._apply_commit(namespace, item, batch)
-            elif isinstance(item, DropItem):
-                pending.result = namespace.measure()[0]
-                self._keeper.bury_later(namespace.drop())
-                if namespace.ref.volatile:
-                    self._registry.end(namespace)
-            elif isinstance(item, FloorItem) and namespace.body is not None and item.floor > namespace.floor:
-                namespace.floor = item.floor
-                self._keeper.bury_later(namespace.body.cut_log(item.floor))
-            namespace.uncover(pending)
-            self._keeper.changed(namespace)
-            if not isinstance(item, FloorItem):
-                self._feeds.publish(namespace.ref.storage_id, namespace.head)
-        pending.settle()
-
-    def _apply_commit(self, namespace: Namespace, item: CommitItem, batch: int) -> None:
-        self._commit_count += 1
-        if item.birth is not None:
-            older = self._registry.publish(namespace)
-            if older is not None:
-                self._keeper.supersede(older)
-        namespace.absorb(item)
-        if namespace.body is not None:
-            namespace.body.apply(item, batch)
+        self._applier.apply(pending, batch)
 
     def _failed(self, failure: StoreFailed) -> None:
         self._feeds.close(unavailable())
         self._on_fatal(failure)
-
-
-def _remembered(
-    namespace: Namespace, body: Body, request: RequestRef, now_ms: int, accepted: bool
-) -> Remembered | None:
-    overlay = namespace.overlay
-    if not accepted and overlay is not None and request_key(request) in overlay.requests:
-        return None
-    return body.requests.find(request, now_ms)
 
 
 def _batch_of(item: LogItem) -> LoggedBatch:
