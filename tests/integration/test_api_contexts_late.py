@@ -143,6 +143,41 @@ async def test_a_call_that_is_made_again_under_the_same_id_says_nothing_about_th
     assert "late" not in second
 
 
+async def test_of_results_that_are_appended_by_hand_under_one_id_only_the_late_one_is_late(scene: Scene) -> None:
+    await finish(scene.a, await scene.start(), RESULT)
+    await scene.a.append(scene.s, said("7", session_pb.ROLE_TOOL, tool_call_id="c1", name="search"))
+    await scene.a.append(scene.s, said("7", session_pb.ROLE_ASSISTANT), said("and back?"))
+    ticket = (await start(scene.a, scene.s, "c1", arguments='{"q": 2}')).ticket
+    await scene.change_goal()
+    await finish(scene.a, ticket, {"fare": 8})
+    # The transcript does not know the second call yet, and its record is nothing to the first one's result.
+    assert "late" not in (await scene.assemble()).text
+    use = session_pb.ToolUse(call_id="c1", name="search", arguments='{"q": 2}')
+    await scene.a.append(scene.s, session_pb.Message(role=session_pb.ROLE_ASSISTANT, tool_calls=[use]))
+    # As providers have them: without the tool's name.
+    await scene.a.append(scene.s, said("8", session_pb.ROLE_TOOL, tool_call_id="c1"))
+    context = await scene.assemble()
+    first, second = (message["content"] for message in context.openai if message["role"] == "tool")
+    assert "late" not in first
+    assert scene.told in second
+
+
+async def test_a_call_of_another_tool_under_a_rejected_calls_id_is_still_waited_for(scene: Scene) -> None:
+    ticket = await scene.start(late_policy=REJECT)
+    await scene.change_goal()
+    await finish(scene.a, ticket, RESULT)
+    await scene.a.append(scene.s, said("No luck.", session_pb.ROLE_ASSISTANT), said("Then book it."))
+    use = session_pb.ToolUse(call_id="c1", name="book", arguments="{}")
+    await scene.a.append(scene.s, session_pb.Message(role=session_pb.ROLE_ASSISTANT, tool_calls=[use]))
+    context = await scene.assemble()
+    *_, waiting = (message["content"] for message in context.openai if message["role"] == "tool")
+    assert "(no result yet)" in waiting
+    await scene.a.append(scene.s, said("booked", session_pb.ROLE_TOOL, tool_call_id="c1", name="book"))
+    context = await scene.assemble()
+    *_, booked = (message["content"] for message in context.openai if message["role"] == "tool")
+    assert booked.splitlines()[1:-1] == ["booked"]
+
+
 @pytest.mark.parametrize(
     ("policy", "reason", "what"),
     [

@@ -92,13 +92,15 @@ def test_whatever_is_given_is_carried_for_its_steps_and_no_longer(told: list[Giv
 @given(st.lists(st.tuples(st.integers(0, 120), st.sampled_from([0, 1_000, 100_000])), max_size=6))
 def test_what_is_carried_stays_within_its_limits(told: list[tuple[int, int]]) -> None:
     carried = CarriedEvidence()
+    found: dict[str, set[str]] = {}
     for number, (count, size) in enumerate(told):
         step = carried.step()
         fresh = [proto(f"{number}-{at}", f"{number}-{at}".ljust(size, "x")) for at in range(count)]
         sent = step.evidence(fresh)
         assert len(sent) <= CARRIED_PIECES_MAX
         reply = pb.AssembleContextResponse(context_id=f"c{number}", manifest=pb.Manifest(revision=1))
-        carried.end(step, reply, "q", 100, ages=True)
+        carried.end(step, reply, f"q{number}", 100, ages=True)
+        found[f"q{number}"] = {piece.id for piece in fresh}
         held = carried.step().evidence([])
         assert len(held) <= CARRIED_PIECES_MAX
         assert sum(len(piece.text.encode()) for piece in held) <= CARRIED_BYTES_MAX
@@ -106,7 +108,9 @@ def test_what_is_carried_stays_within_its_limits(told: list[tuple[int, int]]) ->
         kept = {piece.id for piece in held}
         if count and size < 100_000:
             assert {piece.id for piece in fresh} <= kept or count * size > CARRIED_BYTES_MAX
-        assert carried.step().answers("q") or not {piece.id for piece in fresh} <= kept
+        assert [query for query in found if carried.step().answers(query)] == [
+            query for query, names in found.items() if names <= kept
+        ]
 
 
 def test_contexts_that_are_made_at_once_keep_what_each_was_given() -> None:
@@ -131,3 +135,19 @@ def test_what_was_given_first_says_so_also_when_it_is_given_again() -> None:
         carried.end(step, reply, None, 1, ages=True)
     [held] = carried.step().evidence([])
     assert (held.carried_from, held.carried_revision) == ("c1", 1)
+
+
+def test_what_ended_shows_where_it_stood_if_it_is_found_once_more() -> None:
+    carried = CarriedEvidence()
+    sent: list[list[pb.Evidence]] = []
+    for number in range(4):
+        step = carried.step()
+        sent.append(step.evidence([] if number == 1 else [proto("", "red")]))
+        reply = pb.AssembleContextResponse(context_id=f"c{number}", manifest=pb.Manifest(revision=number + 1))
+        carried.end(step, reply, None, int(number in (0, 2)), ages=True)
+    assert [[(piece.id, piece.carried_from) for piece in pieces] for pieces in sent] == [
+        [("1", "")],
+        [("1", "c0")],
+        [("1", ""), ("1", "c0")],
+        [("1", ""), ("1", "c0")],
+    ]

@@ -95,7 +95,8 @@ async def read_states(scribe: Scribe, call: Call, session_id: str, messages: Seq
         answers = message.role is Role.TOOL
         # Ids are used again: a result that is older than the call belongs to an earlier one, and so does a call of
         # another tool.
-        mine = slot_revision(key) < slot_revision(message.key) if answers else _called(message, call_id) == found.name
+        older = not answers or slot_revision(key) < slot_revision(message.key)
+        mine = older and _tool_of(message, call_id) in ("", found.name)
         if mine and (not state.applied or (answers and state.lateness.late)):
             states[message.key, call_id] = state
     return CallsRead(states, frozenset({look.view.head, records.view.head}))
@@ -115,8 +116,9 @@ def _left_open(messages: Sequence[Message]) -> dict[str, Message]:
     return found
 
 
-def _called(message: Message, call_id: str) -> str:
-    return next(use.name for use in message.tool_calls if use.call_id == call_id)
+def _tool_of(message: Message, call_id: str) -> str:
+    """Returns the name of the tool that a message calls or answers for; empty if it does not say."""
+    return next((use.name for use in message.tool_calls if use.call_id == call_id), message.name)
 
 
 def _place(look: Look, name: str) -> str:
