@@ -164,6 +164,23 @@ async def open_engine(
             extension=rules,
         )
         scribe = Scribe(memory.core, rules.hooks)
+        evidence = Evidence(scribe)
+        facts = Facts(
+            memory.core,
+            memory.signals,
+            fact_store,
+            fact_queue,
+            evidence,
+            evidence,
+            embedder=await _fitting(models, fact_store),
+            extractor=models.extractor,
+            summariser=models.fallback,
+            tokenizers=models.tokenizers,
+            clock=clock,
+            rng=system_random(),
+            entropy=os.urandom,
+            upkeep_interval_ms=int(settings.sweep_seconds * 1000),
+        )
         controller = Controller(
             scribe,
             watch,
@@ -171,6 +188,7 @@ async def open_engine(
             tokenizers=models.tokenizers,
             relate=_relate,
             basis=RecordedBasis(scribe),
+            recall=facts.recall,
             metrics=metrics,
             learner=Learner(scribe),
         )
@@ -196,23 +214,6 @@ async def open_engine(
                 lambda session_id: contexts.forget(session_id),
             ),
         )
-        evidence = Evidence(scribe)
-        facts = Facts(
-            memory.core,
-            memory.signals,
-            fact_store,
-            fact_queue,
-            evidence,
-            evidence,
-            embedder=await _fitting(models, fact_store),
-            extractor=models.extractor,
-            summariser=models.fallback,
-            tokenizers=models.tokenizers,
-            clock=clock,
-            rng=system_random(),
-            entropy=os.urandom,
-            upkeep_interval_ms=int(settings.sweep_seconds * 1000),
-        )
         contexts = ContextService(
             scribe,
             tokenizers=models.tokenizers,
@@ -223,9 +224,7 @@ async def open_engine(
             observers=(_Watched(watch, sessions.summary_worker),),
         )
         evidence.heed(ContextsShown(contexts.book))
-        drain = OutboxDrain(
-            scribe, evidence, facts.intake, clock=clock, interval_ms=int(settings.sweep_seconds * 1000)
-        )
+        drain = OutboxDrain(scribe, evidence, facts.intake, clock=clock, interval_ms=int(settings.sweep_seconds * 1000))
         draining = asyncio.create_task(drain.run(), name="noosphere-outboxes")
         tasks = (*memory.start(), *sessions.start(), *contexts.start(), *facts.start(), draining)
         supervise(tasks, on_fatal)

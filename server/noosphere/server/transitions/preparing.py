@@ -11,6 +11,7 @@ import structlog
 
 from noosphere.consistency import Reason, Refusal, Scalar
 
+from ..facts.scopes import digits_of
 from ..ports.facts import FactRecall, RecalledFact
 from ..ports.models import SourceMessage, Summariser, SummariserError, Tokenizer
 from ..sessions.draft import Look
@@ -89,7 +90,8 @@ async def promotions(
     held = {item.key for item in items}
     chosen = []
     for fact in found:
-        key = f"{FACTS}{fact.id}"
+        # A scope's name may be longer and deeper than a key.
+        key = f"{FACTS}{digits_of(fact.id)}"
         if fact.trust < TRUST_MIN or fact.score < PROMOTED_SCORE_MIN or key in held:
             continue
         made = _promotion(key, fact, bytes_max)
@@ -101,7 +103,7 @@ async def promotions(
 
 
 def _promotion(key: str, fact: RecalledFact, bytes_max: int) -> Promotion | None:
-    value = {"text": fact.text, "source": fact.source, "trust": fact.trust, "version": fact.version}
+    value = {"id": fact.id, "text": fact.text, "source": fact.source, "trust": fact.trust, "version": fact.version}
     data = msgspec.json.encode(value)
     if len(data) > bytes_max:
         return None
