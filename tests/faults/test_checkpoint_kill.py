@@ -8,7 +8,6 @@ that was said last on its branch, and so does every checkpoint.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 from collections.abc import Sequence
@@ -16,9 +15,9 @@ from dataclasses import dataclass, field
 
 import grpc
 from tests.faults.conftest import connected
-from tests.support.api import data, put
+from tests.support.api import put
 from tests.support.process import ServerProcess
-from tests.support.sessions import SessionAgent, said, space, texts
+from tests.support.sessions import SessionAgent, proposed, said, space, texts
 from tests.support.statuses import Refused
 
 from noosphere.v1 import memory_service_pb2 as memory_pb
@@ -164,5 +163,4 @@ async def _close(a: SessionAgent, s: str) -> None:
 
 
 async def _candidates(a: SessionAgent, s: str) -> list[str]:
-    records = await a.agent.listing(space(s), "_session/outbox/", page_size=1000)
-    return [json.loads(data(record))["item"] for record in records]
+    return [candidate["item"] for candidate in await proposed(a, s)]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 
 import pytest
 from tests.faults.conftest import connected
 from tests.support.api import Agent
 from tests.support.process import ServerProcess
-from tests.support.sessions import SessionAgent, space
+from tests.support.sessions import SessionAgent, proposed, space
 from tests.support.statuses import Refused
 
 from noosphere.v1 import session_service_pb2 as pb
@@ -38,8 +37,7 @@ async def test_no_item_is_ever_without_its_candidate(server: ServerProcess) -> N
     async with connected(server) as api:
         a = SessionAgent(Agent(api, await api.open_agent("reader")))
         items = set(await a.items(S))
-        records = await a.agent.listing(space(S), "_session/outbox/", page_size=1000)
-        candidates = [json.loads(record.values[0].value.data)["item"] for record in records]
+        candidates = [candidate["item"] for candidate in await proposed(a, S)]
         events = [transition.key for transition in await a.transitions(S)]
     assert len(candidates) == len(set(candidates)), "an item left once"
     assert not items & set(candidates)

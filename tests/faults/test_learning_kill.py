@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from collections import Counter
 
@@ -11,7 +10,7 @@ import pytest
 from tests.faults.conftest import connected
 from tests.support.api import Agent
 from tests.support.process import ServerProcess
-from tests.support.sessions import SessionAgent, space
+from tests.support.sessions import SessionAgent, proposed
 from tests.support.statuses import Refused
 from tests.support.toolcalls import finish, start
 
@@ -41,17 +40,16 @@ async def test_no_procedure_is_proposed_twice(server: ServerProcess) -> None:
         a = SessionAgent(Agent(api, await api.open_agent("worker")))
         # Whoever comes next delivers what is still on its way.
         await _turn(a, "last", TOOLS)
-        proposed: Counter[str] = Counter()
+        made: Counter[str] = Counter()
         told: Counter[str] = Counter()
         for s in (*opened, "last"):
             # The last one of a round may never have come to be.
             await a.open(s, allow_existing=True)
-            records = await a.agent.listing(space(s), "_session/outbox/")
-            proposed.update(json.loads(record.values[0].value.data)["item"] for record in records)
+            made.update(candidate["item"] for candidate in await proposed(a, s))
             told.update(transition.key for transition in await a.transitions(s))
-    assert proposed, "there was something to learn"
-    assert set(proposed.values()) == {1}
-    assert told == proposed, "and each is told of"
+    assert made, "there was something to learn"
+    assert set(made.values()) == {1}
+    assert told == made, "and each is told of"
 
 
 async def _work(a: SessionAgent, rng: random.Random, opened: list[str]) -> None:

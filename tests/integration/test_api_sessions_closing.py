@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from typing import Any
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from tests.support.api import data
 from tests.support.engine import LocalServer
 from tests.support.interleaving import interleave
-from tests.support.sessions import SessionAgent, caller, refusal, session_name, space, texts
+from tests.support.sessions import SessionAgent, caller, outbox_puts, proposed, refusal, session_name, space, texts
 from tests.support.toolcalls import finish, listed, start
 from tests.support.worlds import LocalWorld, World
 
@@ -30,9 +28,8 @@ async def opened(world: World, **settings: Any) -> tuple[SessionAgent, str]:
 
 
 async def candidates(a: SessionAgent, session_id: str) -> dict[str, Any]:
-    """Reads the outbox, by the keys that the items had."""
-    records = await a.agent.listing(space(session_id), "_session/outbox/")
-    found = [json.loads(data(record)) for record in records]
+    """Returns what the outbox ever had, by the keys that the items had."""
+    found = await proposed(a, session_id)
     by_key = {candidate["item"]: candidate for candidate in found}
     assert len(by_key) == len(found)
     return by_key
@@ -83,7 +80,8 @@ async def test_archived_items_leave_candidates_in_the_commit_that_removes_them(w
     assert found["notes/a"]["reason"] == "session_closed"
     assert found["raw"]["value"]["data"] == "AP8="
     assert found["count"]["value"]["json"] == 7
-    last = (await a.agent.history(space(s)))[-1]
+    closed = (await outbox_puts(a, s))[0][0]
+    last = next(batch for batch in await a.agent.history(space(s)) if batch.revision == closed)
     removed = [change.record.key for change in last.changes if not change.record.values]
     made = [change.record.key for change in last.changes if change.record.key.startswith("_session/outbox/")]
     assert (len(removed), len(made)) == (3, 3)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.sessions import SessionAgent, caller, refusal, session_name, space
+from tests.support.sessions import SessionAgent, caller, proposed, refusal, session_name, space
 from tests.support.worlds import World
 
 from noosphere.v1 import session_service_pb2 as pb
@@ -21,9 +21,7 @@ async def opened(world: World, **settings: Any) -> tuple[SessionAgent, str]:
 
 
 async def outbox(a: SessionAgent, s: str) -> dict[str, dict[str, object]]:
-    records = await a.agent.listing(space(s), "_session/outbox/")
-    found = [json.loads(record.values[0].value.data) for record in records]
-    return {candidate["item"]: candidate for candidate in found}
+    return {candidate["item"]: candidate for candidate in await proposed(a, s)}
 
 
 async def test_what_nobody_asks_for_is_archived_with_its_candidate_and_an_event(world: World) -> None:

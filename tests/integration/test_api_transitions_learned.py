@@ -13,7 +13,7 @@ import pytest
 from tests.support.api import Agent
 from tests.support.engine import LocalServer, local_server
 from tests.support.interleaving import interleave
-from tests.support.sessions import SessionAgent, caller, refusal, session_name, space
+from tests.support.sessions import SessionAgent, caller, outbox_puts, proposed, refusal, session_name, space
 from tests.support.toolcalls import finish, start
 from tests.support.worlds import World
 
@@ -58,14 +58,8 @@ def learned(transitions: Sequence[pb.Transition]) -> list[pb.Transition]:
 
 
 async def procedures(a: SessionAgent, *sessions: str) -> list[tuple[str, dict[str, Any]]]:
-    """Returns the procedures in the outboxes of sessions, with the session of each."""
-    found = []
-    for s in sessions:
-        for record in await a.agent.listing(space(s), "_session/outbox/"):
-            candidate = json.loads(record.values[0].value.data)
-            if candidate.get("memory_type"):
-                found.append((s, candidate))
-    return found
+    """Returns the procedures that the outboxes of sessions ever had, with the session of each."""
+    return [(s, candidate) for s in sessions for candidate in await proposed(a, s) if candidate.get("memory_type")]
 
 
 async def local_agent(server: LocalServer, name: str) -> SessionAgent:
@@ -226,7 +220,8 @@ async def test_a_session_that_is_left_to_its_agents_learns_when_they_ask(world: 
     request = pb.RunTransitionsRequest(session_id=names[2])
     response = await a.call("RunTransitions", request, pb.RunTransitionsResponse)
     (told,) = learned(response.transitions)
-    assert response.head == (await a.health(names[2])).head, "what was learned is behind it"
+    ((made_at, _),) = await outbox_puts(a, names[2])
+    assert response.head == made_at, "what was learned is behind it"
     assert await a.transitions(names[2]) == [told]
     assert learned(list((await a.run(names[2])).values())) == [], "once"
     assert len(await procedures(a, *names)) == 1

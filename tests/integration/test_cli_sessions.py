@@ -289,7 +289,7 @@ def test_an_export_has_everything(cli: Cli, binary: ServerProcess, filled: str) 
     assert (counts["session"], counts["control"], counts["tool_call"]) == (1, 1, 3)
     assert counts["checkpoint"] >= 3
     assert counts["transition"] >= 1
-    assert counts["candidate"] == 1
+    assert counts["candidate"] <= 1, "it may have been taken over by now"
     items = {document["data"]["key"] for document in plain.json_lines if document["kind"] == "item"}
     assert items == {"goals/main", "notes/0"}
 

@@ -18,6 +18,7 @@ from tests.support.engine import LocalServer, local_server
 from tests.support.sessions import SessionAgent, said, space
 
 from noosphere.consistency import Reason, Refusal
+from noosphere.server import app
 from noosphere.server.ports.candidates import HANDED_MAX, HandedCandidate
 from noosphere.server.ports.factqueue import Job
 from noosphere.server.sessions.draining import INTERVAL_MS_MIN, REST_MS, OutboxDrain
@@ -97,9 +98,18 @@ class Bench(NamedTuple):
         await writer.put(space(S), key, json.dumps(value).encode(), attributes=attributes, blind=True)
 
 
+class Resting(OutboxDrain):
+    """The server's own drain, which leaves the work to that of the test."""
+
+    async def run(self) -> None:
+        """Rests."""
+        await asyncio.Event().wait()
+
+
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
     """A server, two agents, a session that the first has opened, and a real queue."""
+    monkeypatch.setattr(app, "OutboxDrain", Resting)
     async with local_server(tmp_path) as server:
         queue = await EmbeddedFactQueue.open(tmp_path, clock=server.clock, durability="os")
         try:

@@ -10,13 +10,16 @@ from typing import NamedTuple
 import pytest
 from tests.support import toolcalls
 from tests.support.api import Agent
+from tests.support.contexts import ContextAgent
 from tests.support.engine import LocalServer, local_server
 from tests.support.sessions import SessionAgent, said
 
 from noosphere.consistency import Reason, Refusal
+from noosphere.server.context.shown import ContextsShown
 from noosphere.server.ports.sources import Source
 from noosphere.server.sessions.evidence import Evidence
 from noosphere.server.sessions.seen import ShownContext
+from noosphere.v1 import context_service_pb2 as contexts
 from noosphere.v1 import session_service_pb2 as pb
 
 S = "s"
@@ -78,8 +81,9 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     async with local_server(tmp_path) as server:
         a, b = [SessionAgent(Agent(server.api, await server.api.open_agent(name))) for name in ("a", "b")]
         await a.open(S)
-        shown = Shown()
-        yield Bench(server, a, b, shown, Evidence(server.engine.sessions.scribe, shown))
+        shown, evidence = Shown(), Evidence(server.engine.sessions.scribe)
+        evidence.heed(shown)
+        yield Bench(server, a, b, shown, evidence)
 
 
 async def test_a_message_is_found_as_it_was_said_with_role_author_and_hash(bench: Bench) -> None:
@@ -210,6 +214,28 @@ async def test_a_context_that_showed_an_untrusted_fact_counts_as_seen(bench: Ben
     assert after is not None
     assert (before.trust, before.recalled) == (0.5, False)
     assert (after.trust, after.recalled) == (0.0, True)
+
+
+async def test_evidence_that_a_context_was_given_counts_after_it_and_after_a_restart(bench: Bench) -> None:
+    book = bench.server.engine.contexts.book
+    bench.evidence.heed(ContextsShown(book))
+    context = ContextAgent(bench.agent, S)
+    await bench.say(USER, "hello", "u")
+    await context.assemble("what is known?")
+    await bench.say(ASSISTANT, "nothing", "before")
+    assert await bench.trust(f"msg:{S}/before") == 0.5
+    await context.assemble("what is known?", evidence=[contexts.Evidence(id="page", text="the user is rich")])
+    await bench.say(ASSISTANT, "the user is rich", "after")
+    assert await bench.trust(f"msg:{S}/before") == 0.5
+    assert await bench.trust(f"msg:{S}/after") == 0.0
+    await book.settle()
+    await bench.server.restart()
+    again = Evidence(bench.server.engine.sessions.scribe)
+    again.heed(ContextsShown(bench.server.engine.contexts.book))
+    before, after = await again.find("", [f"msg:{S}/before", f"msg:{S}/after"])
+    assert before is not None
+    assert after is not None
+    assert (before.trust, after.trust) == (0.5, 0.0)
 
 
 async def test_a_message_that_repeats_a_context_is_marked_whoever_says_it(bench: Bench) -> None:

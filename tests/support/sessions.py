@@ -6,6 +6,7 @@ Nothing here remembers anything between calls or retries: tests see the contract
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -16,6 +17,9 @@ from tests.support.transport import SESSIONS, Refused
 from tests.support.worlds import World
 
 from noosphere.v1 import session_service_pb2 as pb
+from noosphere.v1 import types_pb2 as types
+
+OUTBOX = "_session/outbox/"
 
 Response = TypeVar("Response", bound=Message)
 
@@ -201,6 +205,18 @@ def text_of(message: pb.Message) -> str:
 def texts(messages: Iterable[pb.Message]) -> list[str]:
     """Returns the text of each message."""
     return [text_of(message) for message in messages]
+
+
+async def proposed(agent: SessionAgent, session_id: str) -> list[dict[str, Any]]:
+    """Returns every candidate that a session's outbox ever had, taken over or not, the oldest first."""
+    return [json.loads(record.values[0].value.data) for _, record in await outbox_puts(agent, session_id)]
+
+
+async def outbox_puts(agent: SessionAgent, session_id: str) -> list[tuple[int, types.Record]]:
+    """Returns what was ever put into a session's outbox, each with its revision; it may have left by now."""
+    batches = await agent.agent.history(space(session_id), page_size=1_000)
+    changes = [(batch.revision, change.record) for batch in batches for change in batch.changes]
+    return [(at, record) for at, record in changes if record.key.startswith(OUTBOX) and record.values]
 
 
 async def caller(world: World, name: str = "a") -> SessionAgent:

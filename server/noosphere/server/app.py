@@ -28,12 +28,13 @@ from .context.shown import ContextsShown
 from .facts.service import Facts
 from .logs import configure_logging
 from .memory import Memory
+from .memory.foreground import Foreground
 from .memory.types import Call
-from .metrics import Exporter, PrometheusSessionMetrics
+from .metrics import Exporter, PrometheusModelMetrics, PrometheusSessionMetrics
 from .models import Models
 from .models import build as build_models
 from .ports.factstore import StoreModel
-from .ports.metrics import SessionMetrics
+from .ports.metrics import ModelMetrics, SessionMetrics
 from .ports.models import Embedder
 from .ports.runtime import Clock, SystemClock, system_random
 from .rpc.encode import forget_shown
@@ -101,6 +102,7 @@ async def open_engine(
     clock: Clock | None = None,
     journal: Journal | None = None,
     metrics: SessionMetrics | None = None,
+    model_metrics: ModelMetrics | None = None,
     on_fatal: Callable[[BaseException], None],
 ) -> AsyncIterator[Engine]:
     """Opens the embedded drivers on the data folder and runs the services on them.
@@ -110,6 +112,7 @@ async def open_engine(
         clock: the source of time; the machine's by default.
         journal: the journal of the working store; by default one on SQLite, in the data folder.
         metrics: hears how sessions fare.
+        model_metrics: hears what calls of models cost.
         on_fatal: called if a disk fails, after which nothing is acknowledged any more, or if background work ends.
 
     Raises:
@@ -122,7 +125,7 @@ async def open_engine(
         raise StartupError(str(error)) from error
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(folder.release)
-        models = _models(settings, clock)
+        models = _models(settings, clock, model_metrics)
         stack.push_async_callback(models.aclose)
         try:
             coordinator = await EmbeddedCoordinator.open(
@@ -165,6 +168,7 @@ async def open_engine(
         )
         scribe = Scribe(memory.core, rules.hooks)
         evidence = Evidence(scribe)
+        foreground = Foreground()
         facts = Facts(
             memory.core,
             memory.signals,
@@ -222,6 +226,7 @@ async def open_engine(
             rng=system_random(),
             entropy=os.urandom,
             observers=(_Watched(watch, sessions.summary_worker),),
+            foreground=foreground,
         )
         evidence.heed(ContextsShown(contexts.book))
         drain = OutboxDrain(scribe, evidence, facts.intake, clock=clock, interval_ms=int(settings.sweep_seconds * 1000))
@@ -278,9 +283,9 @@ def _relate(question: str, texts: Sequence[str]) -> Sequence[float]:
     return relevances(distinct_terms(question), [distinct_terms(text) for text in texts])
 
 
-def _models(settings: Settings, clock: Clock) -> Models:
+def _models(settings: Settings, clock: Clock, metrics: ModelMetrics | None) -> Models:
     try:
-        return build_models(settings, clock=clock)
+        return build_models(settings, clock=clock, metrics=metrics)
     except ConfigError as error:
         raise StartupError(str(error)) from error
 
@@ -334,8 +339,9 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
     _check_port(settings.listen)
     registry = CollectorRegistry()
     metrics = PrometheusSessionMetrics(registry)
+    model_metrics = PrometheusModelMetrics(registry)
     async with (
-        open_engine(settings, clock=clock, metrics=metrics, on_fatal=fatal) as engine,
+        open_engine(settings, clock=clock, metrics=metrics, model_metrics=model_metrics, on_fatal=fatal) as engine,
         _exported(settings, registry),
     ):
         server = RpcServer(

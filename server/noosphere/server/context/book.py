@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import structlog
@@ -63,6 +63,11 @@ class ContextBook:
         self._writing = asyncio.Lock()
         self._written: dict[str, int] = {}
         self._lost = 0
+        self._tell: Callable[[Manifest], None] | None = None
+
+    def tell(self, hears: Callable[[Manifest], None]) -> None:
+        """Has somebody told of each manifest; it must not wait or fail."""
+        self._tell = hears
 
     def note(self, manifest: Manifest, texts: Mapping[str, str] | None = None) -> None:
         """Keeps a manifest, or what is now known about its use.
@@ -71,6 +76,8 @@ class ContextBook:
             manifest: the manifest.
             texts: of what was recalled, for :meth:`find`; they stay in memory, and not for long.
         """
+        if self._tell is not None:
+            self._tell(manifest)
         held = self._recent.pop(manifest.context_id, None)
         self._recent[manifest.context_id] = Recent(manifest, texts or (held.texts if held else {}))
         while len(self._recent) > _RECENT_MAX:

@@ -38,14 +38,17 @@ class Evidence:
 
     Args:
         scribe: reads the records of sessions.
-        contexts: knows what contexts showed; None if nobody does.
     """
 
-    def __init__(self, scribe: Scribe, contexts: ShownContexts | None = None) -> None:
+    def __init__(self, scribe: Scribe) -> None:
         self._scribe = scribe
-        self._seen = Seen(scribe, contexts)
+        self._seen = Seen(scribe)
         self._witness = Witness(scribe, self._seen)
         self._pages = EvidencePages(scribe, self._witness)
+
+    def heed(self, contexts: ShownContexts) -> None:
+        """Has what contexts showed count as seen; they are made of facts, so they come after what facts rest on."""
+        self._seen.contexts = contexts
 
     async def find(self, agent: str, references: Sequence[str]) -> tuple[Source | None, ...]:
         """Returns sources in the order asked for; None for one that is not there, or not for this agent to see.

@@ -76,12 +76,14 @@ class Seen:
 
     Args:
         scribe: reads their records.
+
+    Attributes:
         contexts: knows what contexts showed; None if nobody does.
     """
 
-    def __init__(self, scribe: Scribe, contexts: ShownContexts | None = None) -> None:
+    def __init__(self, scribe: Scribe) -> None:
+        self.contexts: ShownContexts | None = None
         self._scribe = scribe
-        self._contexts = contexts
         self._scanned: OrderedDict[str, _Scanned] = OrderedDict()
 
     async def trust_at(self, path: Path, place: Place | None) -> float:
@@ -121,7 +123,7 @@ class Seen:
 
     async def contexts_of(self, path: Path) -> tuple[ShownContext, ...]:
         """Returns the contexts that were made of a session."""
-        return () if self._contexts is None else await self._contexts.shown(path.session_id)
+        return () if self.contexts is None else await self.contexts.shown(path.session_id)
 
     async def _scan(self, path: Path, end: Place) -> _Scanned:
         """Looks at the messages before a place, from where an earlier look ended."""
