@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from typing import Any
 
 import pytest
 from tests.support import toolcalls
@@ -179,7 +180,7 @@ async def test_a_retried_call_is_one_extraction_and_another_under_its_id_is_refu
     ids=["neither", "no-id", "no-text", "long-text", "long-id", "owner", "scope"],
 )
 async def test_what_cannot_be_extracted_from_is_refused_by_field(
-    world: World, fields: dict[str, object], words: tuple[str, ...]
+    world: World, fields: dict[str, Any], words: tuple[str, ...]
 ) -> None:
     facts = FactAgent(await world.agent())
     with refusal(Reason.INVALID_FIELD, Reason.VALUE_TOO_LARGE) as caught:

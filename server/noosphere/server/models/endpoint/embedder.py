@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Vector = tuple[float, ...]
 
+# Reading the numbers of more would hold up the event loop for too long.
+_PIECE = 32
 NUMBER_BYTES_MAX = 32
 """So much of an answer is read for each number that was asked for."""
 
@@ -127,14 +129,18 @@ class EndpointEmbedder:
         clean = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
         meant = {at: self._tokenizer.cut(text, self._text_tokens_max) for at, text in enumerate(clean) if text.strip()}
         found = [(0.0,) * self.dimension] * len(texts)
-        if meant:
-            try:
-                vectors = await retried(lambda: self._attempt(tuple(meant.values())), self._clock, self._rng)
-            except ModelError as error:
-                raise EmbedderError(str(error), passing=error.passing) from None
-            for at, vector in zip(meant, vectors, strict=True):
+        places = tuple(meant)
+        for start in range(0, len(places), _PIECE):
+            piece = places[start : start + _PIECE]
+            for at, vector in zip(piece, await self._piece([meant[at] for at in piece]), strict=True):
                 found[at] = vector
         return tuple(found)
+
+    async def _piece(self, texts: Sequence[str]) -> tuple[Vector, ...]:
+        try:
+            return await retried(lambda: self._attempt(texts), self._clock, self._rng)
+        except ModelError as error:
+            raise EmbedderError(str(error), passing=error.passing) from None
 
     async def _attempt(self, texts: Sequence[str]) -> tuple[Vector, ...]:
         with self._budget.call(sum(map(self._tokenizer.count, texts))) as entry:
@@ -144,8 +150,8 @@ class EndpointEmbedder:
 
 
 def answer_bytes_max(dimension: int) -> int:
-    """Returns how much of an answer is read: enough for the most vectors of one call."""
-    return EMBEDDED_TEXTS_MAX * (dimension * NUMBER_BYTES_MAX + 1024)
+    """Returns how much of an answer is read: enough for the most vectors of one request."""
+    return _PIECE * (dimension * NUMBER_BYTES_MAX + 1024)
 
 
 def _direction(vector: Vector) -> Vector:
