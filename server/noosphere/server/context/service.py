@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from noosphere.consistency import invalid
 
+from ..memory.foreground import Foreground
 from ..memory.types import Call
 from ..ports.facts import FactRecall
 from ..ports.models import Tokenizer, Tokenizers
@@ -80,6 +81,7 @@ class ContextService:
         observers: hear of contexts and of the use of items.
         rng: makes ids.
         entropy: makes secrets of so many bytes.
+        foreground: is told of contexts under way, which go before what nobody waits for.
     """
 
     def __init__(
@@ -92,7 +94,9 @@ class ContextService:
         rng: random.Random,
         entropy: Callable[[int], bytes],
         observers: Sequence[ContextObserver] = (),
+        foreground: Foreground | None = None,
     ) -> None:
+        self._foreground = foreground or Foreground()
         self.book = ContextBook(scribe, clock)
         self._usage = ContextUsage(self.book, observers)
         self._gatherer = Gatherer(scribe, entropy)
@@ -122,6 +126,10 @@ class ContextService:
             Refusal: BUDGET_TOO_SMALL, INVALID_FIELD, VALUE_TOO_LARGE, SESSION_NOT_FOUND, or a reason that concerns the
                 caller.
         """
+        with self._foreground:
+            return await self._assemble(call, asked)
+
+    async def _assemble(self, call: Call, asked: Asked) -> ContextReply:
         given = asked.fact_query or asked.input
         embedding = self._recaller.embed(given[:_QUERY_CHARS_MAX], asked.fact_owners)
         try:

@@ -19,6 +19,9 @@ log = structlog.get_logger(__name__)
 BATCH = 32
 """Most jobs that a worker holds at once."""
 
+AT_ONCE = 8
+"""Most jobs under way: enough to share the disk's time, few enough for whoever calls meanwhile."""
+
 LEASE_MS = 60_000
 ATTEMPTS_MAX = 8
 """So often a job is tried before it is given up; an engine that is away does not count as its fault."""
@@ -96,6 +99,7 @@ class Workers:
         self._lane = lane
         self._pause = pause
         self._woken = asyncio.Event()
+        self._places = asyncio.Semaphore(AT_ONCE)
 
     def wake(self) -> None:
         """Tells that there is work."""
@@ -129,7 +133,7 @@ class Workers:
     async def _do_all(self, taken: tuple[LeasedJob, ...]) -> None:
         keeper = asyncio.create_task(self._keep([leased.lease for leased in taken]), name="noosphere-fact-leases")
         try:
-            ended = await asyncio.gather(*(self._do(leased) for leased in taken))
+            ended = await asyncio.gather(*(self._in_turn(leased) for leased in taken))
         finally:
             keeper.cancel()
         finished = [leased.lease for leased, done in zip(taken, ended, strict=True) if done]
@@ -149,11 +153,16 @@ class Workers:
             except Refusal as refusal:
                 log.warning("leases of fact jobs cannot be extended", reason=refusal.reason, message=refusal.message)
 
+    async def _in_turn(self, leased: LeasedJob) -> bool:
+        # Each step of a job keeps the event loop for a moment; with few under way a call in between waits for few.
+        async with self._places:
+            if self._pause is not None:
+                await self._pause()
+            return await self._do(leased)
+
     async def _do(self, leased: LeasedJob) -> bool:
         """Does a job; returns whether it is finished."""
         job, attempt = leased.job, leased.attempt
-        if self._pause is not None:
-            await self._pause()
         handler: Handler | None = None
         try:
             handler = self._handlers.get(_kinds.decode(job.body).kind)
