@@ -290,6 +290,22 @@ async def test_a_copy_that_cannot_be_made_is_refused_and_harms_nothing(
     assert entry.revision == revision
 
 
+async def test_a_copy_leaves_room_for_commits(
+    embedded: EmbeddedLab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await fill(embedded.store)
+    await redact(embedded.store)
+    size = (embedded.folder / FILE).stat().st_size
+    usage = shutil.disk_usage(embedded.folder)
+    with monkeypatch.context() as patch, expect_log(caplog, "bytes are free"):
+        patch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=size + 64 * 1024 * 1024 - 1))
+        with pytest.raises(Refusal):
+            await embedded.store.erase(NS)
+        assert copies_in(embedded.folder) == []
+    await embedded.store.erase(NS)
+    assert files_with(embedded.folder, CANARY) == []
+
+
 @pytest.mark.parametrize("step", ["complete_copy", "put_in_place"])
 async def test_a_swap_that_fails_leaves_the_old_file_in_use(
     embedded: EmbeddedLab, monkeypatch: pytest.MonkeyPatch, step: str
@@ -314,12 +330,14 @@ async def test_a_swap_that_fails_leaves_the_old_file_in_use(
     assert len(await keys(embedded.store)) == 13
 
 
-async def test_while_another_program_has_the_file_open_it_is_not_replaced(embedded: EmbeddedLab) -> None:
+@pytest.mark.parametrize("begin", ["", "BEGIN"], ids=["idle", "reading"])
+async def test_while_another_program_has_the_file_open_it_is_not_replaced(embedded: EmbeddedLab, begin: str) -> None:
     """Who closes a file last takes the log of that name along, whosever it is by then."""
     await fill(embedded.store)
     await redact(embedded.store)
-    other = sqlite3.connect(embedded.folder / FILE)
+    other = sqlite3.connect(embedded.folder / FILE, isolation_level=None)
     try:
+        other.execute(begin)
         other.execute("SELECT count(*) FROM store").fetchall()
         with pytest.raises(Refusal) as refused:
             await embedded.store.erase(NS)

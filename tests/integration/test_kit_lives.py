@@ -98,6 +98,21 @@ async def test_the_last_commits_are_lost_exactly(srv: Server, client: Client, lo
     assert await keys_of(client) == keys[:-lose]
 
 
+async def test_commits_before_and_after_an_erasure_are_lost_as_exactly(srv: Server, client: Client) -> None:
+    """An erasure replaces the journal's file, and what a failover leaves behind goes by the journal."""
+    core = srv.engine.memory.core
+    await put_all(client, "a")
+    await core.store.erase(await core.locate(SPACE))
+    await put_all(client, "b", "c")
+    await srv.faults.fail_over(lose=1)
+    assert await keys_of(client) == ["a", "b"]
+    core = srv.engine.memory.core
+    await core.store.erase(await core.locate(SPACE))
+    await put_all(client, "d")
+    await srv.restart()
+    assert await keys_of(client) == ["a", "b", "d"]
+
+
 async def test_losses_are_counted_over_all_namespaces(srv: Server, client: Client) -> None:
     await put_all(client, "a")
     await put_all(client, "b", space="shared/other")

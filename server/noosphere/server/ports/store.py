@@ -450,8 +450,10 @@ class WorkingStore(Protocol):
           has freed, and backups, are beyond it.
 
         Commits go on meanwhile and are not touched. All or nothing is visible; if the call fails or is cut off, what
-        it has begun is finished by another one, or soon after the store is next opened. Dropped namespaces, and those
-        that a newer generation has replaced, can be erased too; of one that never existed there is nothing to erase.
+        it has begun is finished by another one, or soon after the store is next opened. Dropped namespaces (whose name
+        and head stay) and those that a newer generation has replaced can be erased too; of one that never existed there
+        is nothing to erase.
+
         Rewriting costs as much as the store is large, not the namespace; calls that are made at once share it.
         """
         ...

@@ -13,6 +13,7 @@ both hold the same.
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -24,6 +25,9 @@ _CATCH_UP_ROWS = 64
 """Batches that are left for the swap; about what one sync takes."""
 
 _CATCH_UPS_MAX = 8
+_SPARE_BYTES = 64 * 1024 * 1024
+"""What a copy leaves free: a commit that finds the disk full stops the store."""
+
 _SUFFIXES = ("", "-wal", "-shm", "-journal")
 
 
@@ -38,9 +42,10 @@ def write_copy(path: Path) -> None:
 
     Raises:
         sqlite3.Error: it cannot be written.
-        OSError: likewise.
+        OSError: likewise, or there is too little room.
     """
     discard_copy(path)
+    _check_room(path)
     with closing(connect(path)) as old:
         old.execute("VACUUM INTO ?", (str(_copy_of(path)),))
         with closing(_open_copy(path)) as new:
@@ -79,6 +84,13 @@ def put_in_place(path: Path) -> None:
 
 def _copy_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.copy")
+
+
+def _check_room(path: Path) -> None:
+    needed = path.stat().st_size + _SPARE_BYTES
+    free = shutil.disk_usage(path.parent).free
+    if free < needed:
+        raise OSError(f"{free} bytes are free, {needed} are needed")
 
 
 def _open_copy(path: Path) -> sqlite3.Connection:

@@ -299,9 +299,8 @@ class SqliteJournal:
         with self._reading, self._rewriting():
             complete_copy(self._path, self._db)
             try:
-                # With everything in it and its log gone the old file may go at any moment.
-                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-                self.close()
+                # Who closes the file last moves its log into it: from then on it may go at any moment.
+                self._disconnect()
                 put_in_place(self._path)
             finally:
                 self._reopen()
@@ -313,13 +312,16 @@ class SqliteJournal:
 
     def close(self) -> None:
         """Closes the connections."""
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         for db in (self._reader, self._writer):
             if db is not None:
                 db.close()
         self._reader = self._writer = None
 
     def _reopen(self) -> None:
-        self.close()
+        self._disconnect()
         with self._failing("open"):
             self._writer = connect(self._path)
             set_up(self._writer)
