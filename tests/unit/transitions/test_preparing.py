@@ -54,7 +54,13 @@ async def test_facts_near_an_open_goal_enter_with_source_trust_and_reason() -> N
     (made,) = await promotions(recall, LOOK, [GOAL], 1_024)
     assert recall.query == "text of goals/main"
     assert made.key == "facts/f1"
-    assert json.loads(made.data) == {"text": "Fact 1.", "source": "user/42", "trust": 0.5, "version": 2}
+    assert json.loads(made.data) == {
+        "id": "f1",
+        "text": "Fact 1.",
+        "source": "user/42",
+        "trust": 0.5,
+        "version": 2,
+    }
     assert "0.90" in made.explanation
     assert dict(made.attributes)["kind"] == "fact"
 
@@ -63,7 +69,7 @@ async def test_facts_near_an_open_goal_enter_with_source_trust_and_reason() -> N
     ("known", "items"),
     [
         ({"trust": 0.4}, [GOAL]),
-        ({"score": 0.5}, [GOAL]),
+        ({"score": 0.09}, [GOAL]),
         ({}, [GOAL, live("facts/f1")]),
         ({"text": "x" * 2_000}, [GOAL]),
     ],

@@ -24,7 +24,9 @@ log = structlog.get_logger(__name__)
 
 FACTS = "facts/"
 PROMOTED_MAX = 3
-PROMOTED_SCORE_MIN = 0.6
+PROMOTED_SCORE_MIN = 0.1
+"""The facts that help with a goal share its likelihood, and a goal may need several of them."""
+
 TRUST_MIN = 0.5
 RECALL_SECONDS = 1.0
 SUMMARY_SECONDS = 10.0

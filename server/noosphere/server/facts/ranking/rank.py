@@ -19,6 +19,8 @@ CANDIDATES_MAX = 2_000
 _TEMPERATURE = 0.05
 # From half of the question's words on, the best candidate is taken to be what was asked for.
 _ENOUGH = 0.5
+# Vectors of texts that have nothing to do with each other are so similar, with the bundled model.
+_NOT_SIMILAR = 0.25
 
 
 class Ranked(NamedTuple):
@@ -91,5 +93,7 @@ def relevances(scores: Sequence[float], keywords: Sequence[float], similarities:
     best = max(scores)
     odds = [math.exp((score - best) / _TEMPERATURE) for score in scores]
     whole = math.fsum(odds)
-    any_helps = min(1.0, max(0.0, *keywords, *similarities) / _ENOUGH)
+    covered = max(0.0, *keywords) / _ENOUGH
+    meant = (max(0.0, *similarities) - _NOT_SIMILAR) / (_ENOUGH - _NOT_SIMILAR)
+    any_helps = min(1.0, max(0.0, covered, meant))
     return tuple(any_helps * one / whole for one in odds)
