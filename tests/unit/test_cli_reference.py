@@ -30,7 +30,7 @@ def test_the_promised_commands_exist() -> None:
     paths = {context.command_path.removeprefix("noosphere").strip() for _, context in COMMANDS}
     assert paths == {
         *("", "serve", "get", "put", "delete", "history", "watch", "claims", "stats", "epochs", "demo", "check"),
-        *("conflicts", "resolve", "demo causality", "demo session"),
+        *("conflicts", "resolve", "demo causality", "demo session", "demo facts"),
         *("ns list", "ns create", "ns show", "ns tree", "ns delete", "ns rules", "config show", "version"),
         *("session list", "session show", "session messages", "session tools", "session checkpoints"),
         *("session transitions", "session health", "session restore", "session fork", "session close"),

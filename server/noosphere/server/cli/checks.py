@@ -1,4 +1,4 @@
-"""`noosphere demo`, `demo causality`, `demo session` and `check`."""
+"""`noosphere demo`, `demo causality`, `demo session`, `demo facts` and `check`."""
 
 from __future__ import annotations
 
@@ -129,6 +129,45 @@ def demo_session(
         raise usage("--data: is the folder of the demo's own server; with --server there is none")
     with _demo_errors():
         holds = run_session(options.server, data, script, options.as_json)
+    raise typer.Exit(ExitCode.OK if holds else ExitCode.CHECK_FAILED)
+
+
+@app.command("demo facts")
+def demo_facts(
+    ctx: typer.Context,
+    server: Annotated[
+        str | None,
+        typer.Option("--server", metavar="HOST:PORT", help="Use this server. [default: one of the demo's own]"),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            metavar="FOLDER",
+            help="Where the demo's own server keeps its data, which stay. [default: noosphere-demo]",
+        ),
+    ] = None,
+    script: Annotated[
+        Path | None,
+        typer.Option("--script", metavar="FILE", help="Play this script instead, a JSON file; see docs/facts.md."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Play three sessions on different days and show what is remembered, why, and what was refused. JSON: FactsDemo.
+
+    Preferences are learned, one changes, one is forgotten for good; a web page tries to plant a fact, and an agent
+    falls for it. The facts stay and can be read back.
+
+    Exit code 0: everything is as it must be; 5: something is not; 2: the script cannot be played. A file of this name
+    is ./facts to `noosphere demo`.
+    """
+    from noosphere.server.demo import run_facts
+
+    options = common(ctx, server, as_json)
+    if options.server is not None and data is not None:
+        raise usage("--data: is the folder of the demo's own server; with --server there is none")
+    with _demo_errors():
+        holds = run_facts(options.server, data, script, options.as_json)
     raise typer.Exit(ExitCode.OK if holds else ExitCode.CHECK_FAILED)
 
 

@@ -349,6 +349,74 @@ class SessionDemoShape(TypedDict):
     serve: Annotated[str | None, "What serves its data again; null if a running server was used."]
 
 
+class FactsDemoStepShape(TypedDict):
+    """A step of the facts demo."""
+
+    who: Annotated[str, "`user`, `agent`, `page` or `server`."]
+    text: Annotated[str, "What was said or done."]
+    outcome: Annotated[str, "What became of it, in a word; empty if nothing had to."]
+    why: Annotated[str, "Why, in sentences."]
+
+
+class FactsDemoSessionShape(TypedDict):
+    """A session of the facts demo."""
+
+    session: Annotated[str, "Its id."]
+    title: Annotated[str, "Its title."]
+    day: Annotated[str, "Its day."]
+    steps: Annotated[list[FactsDemoStepShape], "What happened, in order."]
+
+
+class FactsDemoKnownShape(TypedDict):
+    """What is known in the end, or was so before."""
+
+    fact: Annotated[str, "The fact's id."]
+    text: Annotated[str, "The claim."]
+    since: Annotated[str | None, "Since which day it is so."]
+    until: Annotated[str | None, "Until which day it was; null while it is."]
+    superseded_by: Annotated[str | None, "The fact that superseded it."]
+    confidence: Annotated[float, "How sure it is, 0 to 1."]
+    trust: Annotated[float, "How far it is trusted, 0 to 1."]
+    sources: Annotated[int, "How many sources support it."]
+
+
+class FactsDemoAnswerShape(TypedDict):
+    """A question and its best answer."""
+
+    query: Annotated[str, "The question."]
+    fact: Annotated[str, "The fact's id."]
+    text: Annotated[str, "The claim."]
+    rank: Annotated[int | None, "Where it stands, from 1; null if it is not found any more."]
+    relevance: Annotated[float | None, "How likely it helps, 0 to 1."]
+    evidence: Annotated[list[str], "What it rests on, the newest first."]
+    decisions: Annotated[list[str], "What became of its candidates, and why."]
+
+
+class FactsDemoRefusedShape(TypedDict):
+    """What did not become a fact."""
+
+    candidate: Annotated[str, "The candidate's id."]
+    text: Annotated[str | None, "The claim; null if it was forgotten."]
+    status: Annotated[str, "`rejected`, `quarantined`, `suppressed` or `dead`."]
+    reasons: Annotated[list[str], "Why, as words."]
+
+
+class FactsDemoShape(TypedDict):
+    """What came of the facts demo."""
+
+    ok: Annotated[bool, "Whether everything is as it must be."]
+    failures: Annotated[list[str], "What is not."]
+    title: Annotated[str, "The script's title."]
+    owner: Annotated[str, "Whose facts, which stay."]
+    sessions: Annotated[list[FactsDemoSessionShape], "The sessions."]
+    known: Annotated[list[FactsDemoKnownShape], "What is known, then what was so before."]
+    answers: Annotated[list[FactsDemoAnswerShape], "Why the best answers are known, and stand first."]
+    refused: Annotated[list[FactsDemoRefusedShape], "What was refused, the newest first."]
+    checks: Annotated[list[LineShape], "What must be so, and whether it is."]
+    seconds: Annotated[float, "How long it took."]
+    serve: Annotated[str | None, "What serves its data again; null if a running server was used."]
+
+
 class ViolationShape(TypedDict):
     """A contradiction in a history."""
 

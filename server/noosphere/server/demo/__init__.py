@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .causality import run_causality
 from .command import run_demo
+from .facts import run_facts
 from .processes import DemoError, DemoInterrupted, ServerUnreachable
 from .session import run_session
 from .settings import DemoSettings
@@ -17,5 +18,6 @@ __all__ = [
     "ServerUnreachable",
     "run_causality",
     "run_demo",
+    "run_facts",
     "run_session",
 ]

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .command import run_session
-from .script import Script, ScriptError, default_script, read_script
+from .script import Script, default_script, read_script
 
-__all__ = ["Script", "ScriptError", "default_script", "read_script", "run_session"]
+__all__ = ["Script", "default_script", "read_script", "run_session"]

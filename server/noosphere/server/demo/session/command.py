@@ -16,9 +16,10 @@ from noosphere.client import HealthFigure
 
 from ..processes import DemoInterrupted, own_server, require_server
 from ..run import cancel_on_sigterm
+from ..scripts import ScriptError
 from ..text import InputError
 from .play import Played, play
-from .script import Script, ScriptError, default_script, read_script
+from .script import Script, default_script, read_script
 
 PLAIN_COLUMNS = 110
 DATA_DEFAULT = Path("noosphere-demo")

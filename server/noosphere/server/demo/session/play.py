@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import time
 import uuid
@@ -136,6 +138,7 @@ class _Player:
         self._script = script
         self._played = played
         self._savepoints: dict[str, tuple[str, dict[str, bytes], list[str]]] = {}
+        self._values: dict[str, Any] = {}
         self._archived: set[str] = set()
         self._over_budget: list[int] = []
         self._compacted = 0
@@ -183,14 +186,8 @@ class _Player:
                     )
                 )
         if self._archived:
-            candidates = {
-                json.loads(record.raw)["item"]
-                async for record in session.items.list("_session/outbox/")
-                if record.raw is not None
-            }
-            checks.append(
-                (f"Each of {len(self._archived)} archived items is a fact candidate", self._archived <= candidates)
-            )
+            holds = await self._is_handed_over(self._archived)
+            checks.append((f"Each of {len(self._archived)} archived items is a fact candidate", holds))
         told = [transition async for transition in session.transitions()]
         checks.append((f"Every one of {self._left} decisions of the controller is told", len(told) >= self._left))
 
@@ -199,12 +196,14 @@ class _Player:
         match step:
             case Put():
                 await session.items.put(step.key, step.value, blind=True, attributes=step.attributes or None)
+                self._values[step.key] = step.value
                 return []
             case Get():
                 await session.items.get(step.key)
                 return []
             case Goal():
                 await session.goal(step.name).put(step.text, blind=True, attributes={"status": step.status})
+                self._values[f"goals/{step.name}"] = step.text
                 return [f"goal {step.name}: {step.status}"]
             case Tool():
                 return [await self._tool(step)]
@@ -224,6 +223,7 @@ class _Player:
         call = await session.start_tool(step.name, step.args, late=step.late)
         if step.goal_meanwhile is not None:
             await session.goal().put(step.goal_meanwhile, blind=True, attributes={"status": "open"})
+            self._values["goals/main"] = step.goal_meanwhile
         # Whoever has the ticket may finish it; here it is the same agent, by the ticket alone.
         finished: ToolCall = await (await self._client.tool_call(call.ticket)).finish(step.result, keep=step.keep)
         met = finished.status == step.expect
@@ -249,6 +249,25 @@ class _Player:
         self._savepoints[name] = (checkpoint_id, items, later)
         return f"restored {name!r}; branch {restored.abandoned_branch} stays readable"
 
+    async def _is_handed_over(self, keys: set[str]) -> bool:
+        """Tells whether items wait to become facts, or were decided about; waits for what is just being decided."""
+        facts = self._client.facts
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CALL_LIMIT_S), facts.watch() as decisions:
+                while True:
+                    waiting = {
+                        json.loads(record.raw)["item"]
+                        async for record in self._session.items.list("_session/outbox/")
+                        if record.raw is not None
+                    }
+                    texts = [state.candidate.text async for state in facts.candidates()]
+                    # What the server made smaller, results of tools, is in its own words.
+                    ours = (self._values[key] for key in keys - waiting if key in self._values)
+                    if all(any(_says(text, value) for text in texts) for value in ours):
+                        return True
+                    await anext(decisions)
+        return False
+
     async def _items(self) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
         async for record in self._session.items.list():
@@ -259,3 +278,15 @@ class _Player:
     def _note_context(self, turn: int, context: Context) -> None:
         if context.tokens_used > min(context.tokens_max, self._script.tokens):
             self._over_budget.append(turn)
+
+
+def _says(text: str, value: Any) -> bool:
+    """Tells whether a claim in words is of a value: whatever texts and numbers that holds, they stand in it."""
+    match value:
+        case dict():
+            return all(_says(text, one) for one in value.values())
+        case list():
+            return all(_says(text, one) for one in value)
+        case None | bool():
+            return True
+    return str(value) in text

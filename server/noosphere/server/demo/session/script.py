@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-FILE_BYTES_MAX = 4 * 1024 * 1024
+from ..scripts import read_as
+
 TURNS_MAX = 1_000
 STEPS_MAX = 50
-
-
-class ScriptError(ValueError):
-    """A script that cannot be played; the message is one line that names file, field and value."""
 
 
 class _Part(BaseModel):
@@ -138,23 +134,7 @@ def read_script(path: Path) -> Script:
     Raises:
         ScriptError: it cannot be read, is no JSON or does not have this form.
     """
-    try:
-        with path.open("rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise ScriptError(f"{path}: {error.strerror}") from None
-    if len(data) > FILE_BYTES_MAX:
-        raise ScriptError(f"{path}: is larger than {FILE_BYTES_MAX} bytes")
-    try:
-        return Script.model_validate(json.loads(data))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, ValidationError):
-            first = error.errors(include_url=False, include_context=False)[0]
-            where = ".".join(map(str, first["loc"]))
-            shown = "" if isinstance(first["input"], dict) else f" ({first['input']!r:.80})"
-            message = first["msg"].removeprefix("Value error, ")
-            raise ScriptError(f"{path}: {where + ': ' if where else ''}{message}{shown if where else ''}") from None
-        raise ScriptError(f"{path}: is no JSON: {error}") from None
+    return read_as(Script, path)
 
 
 def default_script() -> Script:
