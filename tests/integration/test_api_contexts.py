@@ -347,6 +347,31 @@ async def test_use_is_reported_or_estimated(world: World) -> None:
         ({"budget": pb.ContextBudget(window_tokens=100, reserve_output_tokens=100)}, "INVALID_FIELD", "leaves nothing"),
         ({"evidence": [pb.Evidence(id="e", trust=2)]}, "INVALID_FIELD", "evidence[0].trust: 2 is not between 0 and 1"),
         ({"evidence": [pb.Evidence(id="e")] * 2}, "INVALID_FIELD", "evidence[1].id: 'e' is there twice"),
+        (
+            {"evidence": [pb.Evidence(id="e", carried_from="c1")] * 2},
+            "INVALID_FIELD",
+            "evidence[1].id: 'e' is there twice",
+        ),
+        (
+            {"evidence": [pb.Evidence(id="e", carried_from="c" * 129)]},
+            "VALUE_TOO_LARGE",
+            "evidence[0].carried_from has 129 bytes, the limit is 128",
+        ),
+        (
+            {"evidence": [pb.Evidence(id="e", carried_revision=1)]},
+            "INVALID_FIELD",
+            "evidence[0].carried_revision: is given without carried_from",
+        ),
+        (
+            {"evidence": [pb.Evidence(id="e", carried_from="c1", carried_revision=2**64 - 1)]},
+            "INVALID_FIELD",
+            "evidence[0].carried_revision: 18446744073709551615 is above",
+        ),
+        (
+            {"subagents": [pb.Evidence(id="e", carried_from="c1")]},
+            "INVALID_FIELD",
+            "subagents[0].carried_from: 'c1': only evidence is carried",
+        ),
         ({"tools": [pb.ToolSchema(name="t", parameters="{")]}, "INVALID_FIELD", "tools[0].parameters: is not JSON"),
         ({"guard": ["_session/control"]}, "INVALID_FIELD", "guard[0]"),
         ({"notes": ["n"] * 9}, "VALUE_TOO_LARGE", "notes has 9 entries, the limit is 8"),
