@@ -200,3 +200,12 @@ class ImportedShape(TypedDict):
     skipped: Annotated[int, "Of these, what was superseded already and is not imported."]
     statuses: Annotated[dict[str, int], "How many candidates came to stand where."]
     refused: Annotated[list[FactDecisionShape], "What became no fact, and why."]
+
+
+class ReindexedShape(TypedDict):
+    """What a new index of facts holds."""
+
+    version_count: Annotated[int, "Versions of facts, those kept apart for a review too."]
+    vector_count: Annotated[int, "How many of them have a vector."]
+    model: Annotated[str | None, "The embedder that made the vectors; null if there is none."]
+    model_before: Annotated[str | None, "The one that made those of the old index; null if there was none."]

@@ -28,6 +28,7 @@ from . import (
     facts_changes,
     facts_exchange,
     facts_keeping,
+    facts_reindex,
     namespaces,
     records,
     rules,
@@ -57,7 +58,7 @@ app.add_typer(namespaces.app, name="ns")
 sessions.app.add_typer(session_changes.app)
 app.add_typer(sessions.app, name="session")
 app.add_typer(contexts.app, name="context")
-for group in (facts_changes.app, facts_keeping.app, facts_exchange.app):
+for group in (facts_changes.app, facts_keeping.app, facts_exchange.app, facts_reindex.app):
     facts.app.add_typer(group)
 app.add_typer(facts.app, name="facts")
 app.add_typer(serving.config_app, name="config")

@@ -31,7 +31,7 @@ def serve(ctx: typer.Context, config: ConfigOption = None, as_json: JsonOption =
     """
     from noosphere.server.app import StartupError, run
 
-    settings = _load(ctx, config).settings
+    settings = load_settings(ctx, config).settings
     as_json = common(ctx, as_json=as_json).as_json
 
     def ready(address: str) -> None:
@@ -54,7 +54,7 @@ def show(ctx: typer.Context, config: ConfigOption = None, as_json: JsonOption = 
 
     Takes the options of `serve`, to try what they would do. Secrets are masked.
     """
-    effective = _load(ctx, config)
+    effective = load_settings(ctx, config)
     values = effective.settings.model_dump(mode="json")
     if common(ctx, as_json=as_json).as_json:
         found: dict[str, KeyShape] = {
@@ -69,7 +69,12 @@ def show(ctx: typer.Context, config: ConfigOption = None, as_json: JsonOption = 
         print_table(("KEY", "VALUE", "FROM"), rows, empty="")
 
 
-def _load(ctx: typer.Context, config: Path | None) -> Effective:
+def load_settings(ctx: typer.Context, config: Path | None) -> Effective:
+    """Returns the configuration that a ``SettingsCommand`` was given.
+
+    Raises:
+        CliError: wrong usage, if it cannot be used.
+    """
     from noosphere.server.config import ConfigError, load
 
     try:

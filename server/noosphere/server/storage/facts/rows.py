@@ -69,6 +69,29 @@ def load(db: sqlite3.Connection, path: Path) -> Iterator[tuple[FactContent, NDAr
             raise damaged(path, error) from None
 
 
+def page(db: sqlite3.Connection, path: Path, after: int, limit: int) -> list[tuple[int, FactContent]]:
+    """Returns the first versions after a row number, whole, each with its number.
+
+    Raises:
+        DataFolderError: a row makes no sense.
+    """
+    apart = Apart.of(db)
+    found = db.execute(
+        "SELECT number, scope, fact_id, version, data FROM facts JOIN contents USING (number) "
+        "WHERE number > ? ORDER BY number LIMIT ?",
+        (after, limit),
+    )
+    try:
+        return [(number, _content(FactKey(*key), _DECODER.decode(apart.strip(data)))) for number, *key, data in found]
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise damaged(path, error) from None
+
+
+def count(db: sqlite3.Connection) -> int:
+    """Returns how many versions there are."""
+    return int(db.execute("SELECT count(*) FROM facts").fetchone()[0])
+
+
 def exists(db: sqlite3.Connection, key: FactKey) -> bool:
     """Tells whether a version is there."""
     return db.execute(f"SELECT 1 FROM facts {_BY_KEY}", key).fetchone() is not None
