@@ -500,6 +500,18 @@ async def test_extraction_takes_a_session_or_a_document(server: ScriptedServer, 
         await client.facts.extract(7)  # type: ignore[arg-type]
 
 
+async def test_who_waits_for_an_extraction_waits_longer_than_one_call(server: ScriptedServer, client: Client) -> None:
+    """The server answers after a while in any case; asked again under the same id it goes on waiting."""
+    waiting = fs.ExtractFactsResponse(job=fs.ExtractionJob(id="j1", state=fs.EXTRACTION_STATE_QUEUED))
+    done = fs.ExtractFactsResponse(job=fs.ExtractionJob(id="j1", state=fs.EXTRACTION_STATE_DONE))
+    server.script("ExtractFacts", waiting, waiting, done, waiting)
+    assert (await client.facts.extract("s9", wait=True)).state == "done"
+    requests = server.requests["ExtractFacts"]
+    assert len({request.call.request_id.uuid for request in requests}) == 1
+    assert len(requests) == 3
+    assert (await client.facts.extract("s9")).state == "queued"
+
+
 async def test_a_policy_goes_there_and_back(server: ScriptedServer, client: Client) -> None:
     policy = FactPolicy(
         memory_types=("semantic",),

@@ -105,7 +105,8 @@ class FactsKeeping:
                 have the trust of external content.
             owner: whose facts; None for the agent's own.
             scope: where they are valid; empty for the owner's own.
-            wait: return only when the job has ended. A model takes its time: give a ``timeout`` that suits it.
+            wait: return only when the job has ended. A model takes its time: give a ``timeout`` that suits it. If that
+                passes, the job goes on all the same.
             request_id: a UUID of your own; None uses the client's sequence.
             timeout: the deadline with all retries, in seconds.
 
@@ -129,12 +130,30 @@ class FactsKeeping:
             request.session_id = checked_text("source", source)
         else:
             raise InvalidArgument(f"source: {shown(source)} is {type(source).__name__}, no session and no document")
-        # While the server waits for a model, hundreds of other calls may pass this one.
-        ticket = link.transport.sequencer.apart() if wait and request_id is None else None
-        reply: pb.ExtractFactsResponse = await link.write(
-            link.stub.ExtractFacts, request, request_id, timeout, request.scope or request.owner, ticket=ticket
-        )
+        scope = request.scope or request.owner
+        reply: pb.ExtractFactsResponse
+        if wait:
+            reply = await self._extracted(request, request_id, timeout, scope)
+        else:
+            reply = await link.write(link.stub.ExtractFacts, request, request_id, timeout, scope)
         return to_job(reply.job)
+
+    async def _extracted(
+        self, request: pb.ExtractFactsRequest, request_id: str | None, timeout: float | None, scope: str
+    ) -> pb.ExtractFactsResponse:
+        """Waits for the end of an extraction: the server's patience ends, but asked under the same id it goes on."""
+        link, transport = self._link, self._link.transport
+        end = transport.clock() + transport.deadline(timeout)
+        # Meanwhile hundreds of other calls may pass this one.
+        ticket = transport.sequencer.apart() if request_id is None else transport.ticket(request_id)
+        left = timeout
+        while True:
+            reply: pb.ExtractFactsResponse = await link.write(
+                link.stub.ExtractFacts, request, None, left, scope, ticket=ticket
+            )
+            left = end - transport.clock()
+            if reply.job.state != pb.EXTRACTION_STATE_QUEUED or left <= 0:
+                return reply
 
     async def extraction(self, job: ExtractionJob | str, *, timeout: float | None = None) -> ExtractionJob:
         """Returns an extraction as it stands now.
