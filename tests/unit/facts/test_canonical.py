@@ -14,7 +14,7 @@ from noosphere.server.facts.slots import predicate_form, subject_form, value_for
 from noosphere.server.facts.types import Cardinality, Claim, Policy
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
-_WORDS = "The capital of Peru is Lima Cusco I live in Berlin prefer tea over Anna's favourite 用户 喜欢 住在 的 是 👍 not 5 pm"
+_WORDS = "The capital of Peru is Lima I live in Berlin prefer tea over Anna's favourite 用户 喜欢 住在 的 是 👍 5 pm"
 sentences = st.lists(st.sampled_from(_WORDS.split()), min_size=1, max_size=8).map(" ".join)
 HOME = "user/42"
 PLAIN = Policy()

@@ -20,6 +20,8 @@ _SUBJECT = r"(?P<subject>[^,]{1,40}?)"
 _ADVERB = r"(?:目前|现在|如今|当前|一直|通常|主要|已经|已)?"
 _PRONOUN = re.compile(r"^(?:他|她|它|他们|她们|它们|这|那|这里|那里|这个|那个|此|其|大家|有人|人们)(?:的|$)|^(?:这|那)")
 
+_PREFERS = "偏好"
+
 _VERBS: tuple[tuple[str, str, Cardinality], ...] = (
     (r"(?:居住|住|定居|生活)(?:在|于)|搬(?:到|去)了?|移居(?:到)?", "住在", Cardinality.SINGLE),
     (r"出生(?:在|于)|生于", "出生于", Cardinality.SINGLE),
@@ -29,12 +31,11 @@ _VERBS: tuple[tuple[str, str, Cardinality], ...] = (
     (r"就职于|任职于|供职于|受雇于|就职在", "就职于", Cardinality.SINGLE),
     (r"成立于|创立于|创建于|建于|始建于", "成立于", Cardinality.SINGLE),
     (r"发行于|发布于|出版于", "发布于", Cardinality.SINGLE),
-    (r"更喜欢|偏好|偏爱|倾向于|首选", "偏好", Cardinality.UNKNOWN),
+    (r"更喜欢|偏好|偏爱|倾向于|首选", _PREFERS, Cardinality.UNKNOWN),
     (r"喜欢|喜爱|热爱|爱好|爱吃|爱喝|爱看|爱听", "喜欢", Cardinality.MULTI),
     (r"讨厌|厌恶|反感", "讨厌", Cardinality.MULTI),
     (r"(?:会|能)?(?:说|讲)(?=\S*(?:语|话|文)$)", "会说", Cardinality.UNKNOWN),
     (r"信仰|信奉", "信仰", Cardinality.UNKNOWN),
-    (r"对(?=\S+过敏$)", "过敏", Cardinality.MULTI),
     (r"使用|用的是|在用", "使用", Cardinality.UNKNOWN),
     (r"名叫|叫做|名为|叫", "名字", Cardinality.SINGLE),
     (r"嫁给了?|娶了", "配偶", Cardinality.SINGLE),
@@ -58,7 +59,20 @@ _FROM = re.compile(rf"^{_SUBJECT}{_ADVERB}是(?P<value>[^,]{{1,24}}?)(?P<kind>�
 _WORKS = re.compile(
     rf"^{_SUBJECT}{_ADVERB}在(?P<value>[^,]{{1,40}}?)(?P<verb>工作|上班|任职|上学|读书|学习|生活|居住)$"
 )
-_BY = re.compile(rf"^{_SUBJECT}(?:是)?(?:由|被)(?P<value>[^,]{{1,40}}?)(?P<verb>[^,的了]{{1,6}}?)(?:的|了)?$")
+_MADE = (
+    "创立|创建|创办|成立|开发|研发|导演|执导|撰写|编写|写|著|翻译|发明|设计|制作|出版|演唱|主演|建造|发现|生产|制造"
+    "|主持|负责|维护|管理"
+)
+_BY = re.compile(rf"^{_SUBJECT}(?:是)?(?:由|被)(?P<value>[^,]{{1,40}}?)(?P<verb>{_MADE})(?:的|了)?$")
+_MADE_BY = re.compile(rf"^{_SUBJECT}是(?P<value>[^,的]{{1,40}}?)(?P<verb>{_MADE})的$")
+_ALLERGIC = re.compile(rf"^{_SUBJECT}对(?P<value>[^,]{{1,40}}?)过敏$")
+_MOVED = re.compile(rf"^{_SUBJECT}(?:改|推迟|提前|延期|调整)(?:到|至|为|成)了?(?P<value>.+)$")
+_PROPERTY = (
+    "时间|地点|日期|端口|密码|版本|地址|价格|名称|负责人|状态|电话|邮箱|语言|预算|期限|截止日期|域名|账号|数量|颜色|时区"
+    "|生日|主题"
+)
+_COMPOUND = re.compile(rf"^{_SUBJECT}(?P<role>{_PROPERTY})(?:是|为|(?:改|变更|调整)(?:为|成|到)了?)(?P<value>[^,]+)$")
+_LIKED_KIND = re.compile(r"(?:模式|主题|座位|座|格式|语言|编辑器|浏览器|系统|单位|风格|字体|酒店)$")
 _MARRIED = re.compile(rf"^{_SUBJECT}(?:和|与|跟|同)(?P<value>[^,]{{1,40}}?)(?:结婚了?|结为夫妻|是夫妻)$")
 _SEVERAL = words("""
     朋友 好友 孩子 儿子 女儿 兄弟 姐妹 哥哥 弟弟 姐姐 妹妹 爱好 兴趣 同事 同学 学生 宠物 成员 作品
@@ -92,13 +106,23 @@ def _match(text: str) -> Found | None:
     if (is_of := _IS_OF.match(text)) is not None:
         cardinality = Cardinality.UNKNOWN if is_of["role"] in _SEVERAL else Cardinality.SINGLE
         return Found(is_of["subject"], is_of["role"], is_of["value"], cardinality)
-    if (by := _BY.match(text)) is not None:
+    if (by := _BY.match(text) or _MADE_BY.match(text)) is not None:
         return Found(by["subject"], f"由{by['verb']}", by["value"], Cardinality.UNKNOWN)
+    if (allergic := _ALLERGIC.match(text)) is not None:
+        return Found(allergic["subject"], "过敏", allergic["value"], Cardinality.MULTI)
+    if (compound := _COMPOUND.match(text)) is not None and "的" not in compound["value"]:
+        return Found(compound["subject"], compound["role"], compound["value"], Cardinality.SINGLE)
+    if (moved := _MOVED.match(text)) is not None:
+        return Found(moved["subject"], "时间", moved["value"], Cardinality.UNKNOWN)
     if (native := _FROM.match(text)) is not None:
         return Found(
-            native["subject"], "国籍" if native["kind"] != "人" else "是…人", native["value"], Cardinality.UNKNOWN
+            native["subject"], "国籍" if native["kind"] != "人" else "是 人", native["value"], Cardinality.UNKNOWN
         )
     for pattern, predicate, cardinality in _VERB:
         if (verb := pattern.match(text)) is not None:
+            kind = _LIKED_KIND.search(verb["value"]) if predicate == _PREFERS else None
+            if kind is not None:
+                # Of preferences for one kind of thing, one holds.
+                return Found(verb["subject"], f"{predicate}{kind.group()}", verb["value"], Cardinality.SINGLE)
             return Found(verb["subject"], predicate, verb["value"], cardinality)
     return None

@@ -18,6 +18,7 @@ TEXT_CHARS_MAX = 400
 
 PART_CHARS_MAX = 200
 
+_QUALIFIED = re.compile(r" (?:on|in|at|with|for|from|during|by|between|per|when|while|as) ")
 _HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
 _LATIN = re.compile(r"[A-Za-z]{2,} [A-Za-z]{2,}")
 
@@ -49,7 +50,8 @@ def find(text: str, policy: Policy) -> Slot | None:
         policy: names aliases, and predicates with one value.
     """
     plain = readable(text, policy.aliases)
-    if not plain or len(plain) > TEXT_CHARS_MAX:
+    # Lines are claims of their own.
+    if not plain or len(plain) > TEXT_CHARS_MAX or "\n" in text.strip():
         return None
     found = _found(plain)
     if found is None or any(len(part) > PART_CHARS_MAX for part in found[:3]):
@@ -58,9 +60,18 @@ def find(text: str, policy: Policy) -> Slot | None:
     value = value_form(found.value)
     if not subject or not predicate or not value:
         return None
-    several = found.cardinality is Cardinality.MULTI
-    single = named_single(predicate, policy) or (usually_single(predicate) and not several)
-    return Slot(subject, predicate, value, Cardinality.SINGLE if single else found.cardinality)
+    return Slot(subject, predicate, value, _cardinality(predicate, found, policy))
+
+
+def _cardinality(predicate: str, found: Found, policy: Policy) -> Cardinality:
+    if named_single(predicate, policy):
+        return Cardinality.SINGLE
+    if found.cardinality is Cardinality.MULTI:
+        return Cardinality.MULTI
+    if _QUALIFIED.search(found.value):
+        # "at 9:00 on Mondays" may be so beside "at 10:00 on Sundays".
+        return Cardinality.UNKNOWN
+    return Cardinality.SINGLE if usually_single(predicate) else found.cardinality
 
 
 def _found(text: str) -> Found | None:

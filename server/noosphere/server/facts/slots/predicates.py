@@ -34,7 +34,7 @@ _PHRASES = {
     "birth place": "place of birth", "birthplace": "place of birth", "work at": "work for", "employer": "work for",
     "work for company": "work for", "employed by": "employed by", "e mail": "email", "email address": "email",
     "e mail address": "email", "phone number": "phone", "time zone": "timezone", "spouse": "married to",
-    "headquartered in": "based in", "live at": "live in", "home city": "live in", "residence": "live in",
+    "headquartered in": "based in", "home city": "live in", "residence": "live in",
     "city of residence": "live in", "full name": "name",
     "住": "住在", "居住在": "住在", "居住于": "住在", "住于": "住在",
 }  # fmt: skip
@@ -53,7 +53,7 @@ _SINGLE = phrases("""
     |released on|published in|published in time|published on|author|director|creator|composer|height|weight|size|colour
     |status|state|version|priority|deadline|due date|start date|end date|budget|price|cost|port|host|url|owner|license
     |licence|branch|database|editor|theme|mode|password|salary|birth name|blood type|mother|father
-    |年龄|生日|名字|姓名|首都|总部|住在|职业|工作|国籍|电话|邮箱|地址|时区|出生地|母语|公司|妻子|丈夫|配偶|版本|状态|价格|截止日期|出生于|毕业于|就职于|位于|任职于
+    |年龄|生日|名字|姓名|首都|总部|住在|职业|工作|国籍|电话|邮箱|地址|时区|出生地|母语|公司|妻子|丈夫|配偶|版本|状态|价格|截止日期|出生于|就职于|位于|任职于
 """)  # fmt: skip
 _SINGLE_FIRST = words(
     "favourite preferred default current main primary native official latest 最喜欢的 首选 默认 当前 主要"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ..vocabulary import phrases, words
+from ...vocabulary import phrases, words
 
 _UNSURE = """
     not|never|no longer|cannot|without|neither|nor|none|nobody|nothing|no|hardly|barely|rarely|seldom|nearly|almost|only
@@ -27,15 +27,15 @@ def _any_of(text: str) -> str:
 
 
 UNSURE = re.compile(
-    # In lower case only, for titles ("Gone before the Wind") mostly have theirs in capitals. At the beginning, what
-    # goes on in capitals is a title, too: "What Is Love was performed by".
-    rf"\b{_any_of(_UNSURE)}\b|n't\b|^{_any_of(_UNSURE_FIRST)}\b(?! (?:[A-Z]|(?:the|a|an) [A-Z]))"
+    # In lower case only, for titles ("Gone before the Wind") mostly have theirs in capitals.
+    rf"\b{_any_of(_UNSURE)}\b|n't\b|^{_any_of(_UNSURE_FIRST)}\b"
 )
 """What makes a claim no plain statement of how things are."""
 
 PRONOUNS = words("""
     he she it they this that these those there here who what which someone somebody everyone everybody anyone nobody
-    one you him her them his its their your something everything in on at for during by as with
+    one you him her them his its their your something everything such each every any all some several many most few
+    without in on at for during by as with
 """)
 KINDS = words("""
     city town village country state continent sport language religion field position year month company province
@@ -45,7 +45,8 @@ KINDS = words("""
 MULTI_ROLES = words("""
     child children son sons daughter daughters brother brothers sister sisters sibling siblings friend friends pet pets
     dog dogs cat cats hobby hobbies colleague colleagues student students member members example part parts cousin aunt
-    uncle other teacher teachers neighbour neighbor skill skills strength weakness interest interests one goal goals
+    uncle other member teacher teachers neighbour neighbor skill skills strength weakness interest interests one
+    goal goals
     problem problems advantage disadvantage reason
     """)
 VALUE_ROLES = words("""
@@ -70,9 +71,11 @@ VERBS: Mapping[str, str] = {
     **{base + "s": base for base in (
         "live", "reside", "work", "play", "speak", "prefer", "like", "love", "enjoy", "hate", "dislike", "own", "use",
         "need", "know", "eat", "drink", "drive", "run", "cost", "weigh", "take", "wear", "read", "write", "report",
-        "belong", "collect", "support", "follow", "listen", "listen", "manage", "lead", "contain", "require", "depend",
+        "belong", "collect", "support", "follow", "listen", "manage", "lead", "contain", "require", "depend",
         "start", "begin", "end", "close", "open", "expire", "earn", "sleep", "commute", "specialise", "specialize",
-        "represent", "coach", "attend", "practise", "practice", "sing", "serve", "stay", "rent", "train", "produce",
+        "depart", "arrive", "leave", "land", "happen", "represent",
+        "coach", "attend", "practise", "practice", "sing",
+        "serve", "stay", "rent", "train", "produce",
     )},
     "studies": "study", "teaches": "teach", "watches": "watch", "has": "have",
 }  # fmt: skip
@@ -89,14 +92,16 @@ SEVERAL_VERBS = words("""
     contain require
     """)
 SINGLE_VERBS = phrases("""
-    live in|work for|report to|weigh|cost|married to|born in|born on|died in|died on|located in|based in
+    live in|live at|work for|report to|weigh|cost|married to|born in|born on|died in|died on|located in|based in
     |headquartered in|founded in|founded on|founded by|created in|created by|written by|written in|developed by
     |produced by|built in
     |built by|invented by|invented in|discovered by|directed by|released in|published in|composed by|painted by
     |designed by|established in|formed in|engaged to|work as|start at|end at|begin at|open at|close at|expire on
+    |depart at|arrive at|leave at
     """)  # fmt: skip
 SAME_VERB: Mapping[str, str] = {
-    "reside in": "live in", "moved to": "live in", "live at": "live in", "work at": "work for", "study at": "study at",
+    "reside in": "live in", "moved to": "live in", "reside at": "live at",
+    "work at": "work for", "study at": "study at",
     "listen to": "listen to",
 }  # fmt: skip
 MULTI_LINKS = phrases("""
