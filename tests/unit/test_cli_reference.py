@@ -37,7 +37,7 @@ def test_the_promised_commands_exist() -> None:
         *("session purge", "session export", "context explain", "bench compaction", "bench recall", "bench updates"),
         *("facts search", "facts list", "facts show", "facts history", "facts candidates", "facts why"),
         *("facts forget", "facts review", "facts extract", "facts job", "facts policy", "facts upkeep"),
-        *("facts export", "facts import"),
+        *("facts export", "facts import", "facts reindex"),
     }
 
 
