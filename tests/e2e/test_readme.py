@@ -44,7 +44,7 @@ def shell(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 def test_the_tour_runs_as_printed(shell: dict[str, str], tmp_path: Path) -> None:
-    assert [kind for kind, _ in TOUR] == ["sh", *["python"] * 6, "sh"]
+    assert [kind for kind, _ in TOUR] == ["sh", *["python"] * 7, "sh"]
     outputs = []
     for kind, text in TOUR:
         command = ["bash", "-euo", "pipefail", "-c", text] if kind == "sh" else [sys.executable, "-c", text]
@@ -52,7 +52,7 @@ def test_the_tour_runs_as_printed(shell: dict[str, str], tmp_path: Path) -> None
         assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
         assert done.stderr == ""
         outputs.append(done.stdout)
-    first, conflict, _, decision, siblings, session, kit, last = outputs
+    first, conflict, _, decision, siblings, session, facts, kit, last = outputs
     assert "draft" in first
     assert "writer#" in conflict, "the paragraph names who was faster"
     assert "['draft', 'review', 'publish']" in conflict, "the resolved plan has both changes"
@@ -70,6 +70,11 @@ def test_the_tour_runs_as_printed(shell: dict[str, str], tmp_path: Path) -> None
     assert again.startswith("Your decision was not written.")
     assert "goals/main" in again
     assert decided == "2 attempts: The Opera, which you can afford."
+    known, moved, planted, found = facts.splitlines()
+    assert known.startswith("written (")
+    assert moved.startswith("superseded ("), "the new home takes the old one's place"
+    assert planted.startswith("rejected ("), "a page is not believed"
+    assert found.startswith("Lives in Bergen 0.5 relevance ")
     assert kit == "passed\n"
     assert "todo/" in last
     assert "no record has several values" in last, "the queue was worked off"
