@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from noosphere.consistency import Reason, Refusal
-from noosphere.v1 import context_service_pb2, memory_service_pb2, session_service_pb2
+from noosphere.v1 import context_service_pb2, fact_service_pb2, memory_service_pb2, session_service_pb2
 
 from ._calls import Call, ServerClock
 
@@ -16,6 +16,7 @@ _SERVICES = {
     "MemoryService": memory_service_pb2,
     "SessionService": session_service_pb2,
     "ContextService": context_service_pb2,
+    "FactService": fact_service_pb2,
 }
 METHODS_OF = {
     name: frozenset(
@@ -38,7 +39,8 @@ CHANGING = frozenset(
         *("OpenSession", "UpdateSession", "CloseSession", "PurgeSession", "ForkSession", "Handoff"),
         *("AppendMessages", "RetractMessage", "BeginTurn", "EndTurn", "SetControl", "SummarizeSession"),
         *("StartToolCall", "FinishToolCall", "ReviewToolCall", "CreateCheckpoint", "RestoreCheckpoint"),
-        "RunTransitions",
+        *("RunTransitions", "SubmitCandidates", "ReviewCandidate", "ForgetFacts", "ExtractFacts"),
+        *("RunFactUpkeep", "SetFactPolicy"),
     }
 )
 """Methods whose calls carry a request id."""

@@ -11,9 +11,11 @@ from typing import Any
 
 from noosphere.consistency import Refusal
 from noosphere.server.context.service import ContextService
+from noosphere.server.facts.service import Facts
 from noosphere.server.memory import Memory
 from noosphere.server.rpc.calls import Context, streaming, unary
 from noosphere.server.rpc.context import ContextRpc
+from noosphere.server.rpc.facts import FactRpc
 from noosphere.server.rpc.memory import MemoryRpc
 from noosphere.server.rpc.sessions import SessionRpc
 from noosphere.server.sessions import Sessions
@@ -64,6 +66,15 @@ class ObservedContexts(ContextRpc):
         self.plan = plan
 
 
+class ObservedFacts(FactRpc):
+    """FactService as it is served to tests."""
+
+    def __init__(self, facts: Facts, calls: Calls, plan: Plan) -> None:
+        super().__init__(facts)
+        self.calls = calls
+        self.plan = plan
+
+
 def _observed(kind: type, name: str) -> Any:
     execute = getattr(kind, name).__wrapped__
 
@@ -99,6 +110,7 @@ for _service, _kind, _plain in (
     ("MemoryService", ObservedMemory, MemoryRpc),
     ("SessionService", ObservedSessions, SessionRpc),
     ("ContextService", ObservedContexts, ContextRpc),
+    ("FactService", ObservedFacts, FactRpc),
 ):
     for _name in METHODS_OF[_service]:
         setattr(_kind, _name, _observed(_plain, _name))

@@ -74,6 +74,7 @@ class RpcServer:
         service: what answers calls of MemoryService, for a test that looks over its shoulder.
         session_service: the same for SessionService.
         context_service: the same for ContextService.
+        fact_service: the same for FactService.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class RpcServer:
         service: MemoryRpc | None = None,
         session_service: SessionRpc | None = None,
         context_service: ContextRpc | None = None,
+        fact_service: FactRpc | None = None,
     ) -> None:
         self._memory = memory
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
@@ -98,7 +100,7 @@ class RpcServer:
         add_AdminServiceServicer_to_server(AdminRpc(memory, clock), self._server)
         add_SessionServiceServicer_to_server(session_service or SessionRpc(sessions, transitions), self._server)
         add_ContextServiceServicer_to_server(context_service or ContextRpc(contexts), self._server)
-        add_FactServiceServicer_to_server(FactRpc(facts), self._server)
+        add_FactServiceServicer_to_server(fact_service or FactRpc(facts), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if enable_reflection:
             reflection.enable_server_reflection((*SERVICES, reflection.SERVICE_NAME), self._server)
