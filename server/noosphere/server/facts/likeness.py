@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from typing import NamedTuple
 
 from ..text.characters import MARKS, PICTURES, UNSPACED
 from .types import Cardinality, Claim
@@ -20,6 +21,13 @@ class Likeness(StrEnum):
     SAME = "same"
     CONTRARY = "contrary"
     DIFFERENT = "different"
+
+
+class Compared(NamedTuple):
+    """A claim, with the words by which it is compared: worked out once for however many comparisons."""
+
+    claim: Claim
+    tokens: tuple[str, ...]
 
 
 _TOKEN = re.compile(
@@ -66,6 +74,17 @@ def likeness(a: Claim, b: Claim, similarity: float | None) -> Likeness:
         b: another one.
         similarity: cosine similarity of their vectors; None if there are none.
     """
+    return relation(compared(a), compared(b), similarity)
+
+
+def compared(claim: Claim) -> Compared:
+    """Returns a claim ready to be compared."""
+    return Compared(claim, _tokens(claim.text))
+
+
+def relation(one: Compared, other: Compared, similarity: float | None) -> Likeness:
+    """Does what :func:`likeness` does, for claims that are ready to be compared."""
+    (a, first), (b, second) = one, other
     if a.key == b.key:
         return Likeness.SAME
     in_slot = bool(a.slot and b.slot and a.value and b.value)
@@ -73,7 +92,6 @@ def likeness(a: Claim, b: Claim, similarity: float | None) -> Likeness:
         if a.cardinality is Cardinality.MULTI or b.cardinality is Cardinality.MULTI:
             return Likeness.DIFFERENT
         return Likeness.CONTRARY
-    first, second = _tokens(a.text), _tokens(b.text)
     if first and first == second:
         near = similarity is None or similarity >= SIMILARITY_MIN
         return Likeness.SAME if near and not in_slot else Likeness.DIFFERENT

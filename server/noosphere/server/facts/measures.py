@@ -57,6 +57,7 @@ _UNITS: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("°f", "degrees fahrenheit", "degree fahrenheit", "fahrenheit"), ("°f", "1")),
     **dict.fromkeys(("€", "eur", "euro", "euros"), ("eur", "1")),
 }  # fmt: skip
+_DIGIT = re.compile(r"\d")
 _UNIT = "|".join(re.escape(unit) for unit in sorted(_UNITS, key=len, reverse=True))
 _QUANTITIES = re.compile(
     rf"(?<![\w.,/:-])(?P<number>\d{{1,15}}(?:\.\d{{1,9}})?)(?P<gap> ?-?)(?P<unit>{_UNIT})(?![a-z0-9_%°/])"
@@ -70,6 +71,8 @@ def plain_measures(text: str) -> str:
     ``8 May 2026`` is ``2026-05-08``, ``5 pm`` is ``17:00``, ``1,000`` is ``1000``, ``2 hours`` is ``7200000 ms`` and so
     is ``120 min``. ``05/06/2026`` stays as it is, as do ``3.10`` (a version?) and amounts of money.
     """
+    if _DIGIT.search(text) is None:
+        return text
     dated = _DATES.sub(_date, text)
     timed = _CLOCK.sub(r"\1", _TIMES.sub(_time, dated))
     whole = _THOUSANDS.sub(lambda found: found.group().replace(",", ""), timed)

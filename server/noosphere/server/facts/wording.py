@@ -50,12 +50,22 @@ def comparable(text: str) -> str:
     Numbers, dates, times and quantities have one form where it is sure what they mean. What is left of nothing but
     punctuation is the text itself, so the form of something is never empty.
     """
-    folded = normalise(_clean(text))
-    if not folded.isascii():
+    plain = plain_measures(folded(text))
+    return without_end(plain) or plain or _clean(text) or text
+
+
+def folded(text: str) -> str:
+    """Returns a text without letter case and variants of quotes, joiners and emoji."""
+    plain = normalise(_clean(text))
+    if not plain.isascii():
         # Folding may have taken characters apart that are spaces or unseen.
-        folded = _clean(_VARIANTS.sub("", _JOINER_OF_NOTHING.sub("", folded)).translate(_QUOTES))
-    plain = plain_measures(folded.replace("`", "'"))
-    return _END.sub("", plain) or plain or _clean(text) or text
+        plain = _clean(_VARIANTS.sub("", _JOINER_OF_NOTHING.sub("", plain)).translate(_QUOTES))
+    return plain.replace("`", "'")
+
+
+def without_end(text: str) -> str:
+    """Returns a text without the punctuation at its end; a question mark is more than that, and stays."""
+    return _END.sub("", text)
 
 
 def unquoted(text: str) -> str:

@@ -8,7 +8,6 @@ from ..types import Cardinality
 from ..vocabulary import words
 from .shape import Found
 
-_END = re.compile(r"[\s。!.;,~]+$")
 _START = re.compile(r"^(?:目前|现在|如今|当前|据我所知|其实|另外)[, ]?")
 # Negated, supposed, past, reported or asked; and what says more than one thing. Width is folded before.
 _UNSURE = re.compile(
@@ -83,7 +82,7 @@ _WORK = {"工作": "就职于", "上班": "就职于", "任职": "就职于", "�
 
 def chinese(text: str) -> Found | None:
     """Returns the parts of a claim, None where these rules are not sure of them."""
-    plain = _START.sub("", _END.sub("", text))
+    plain = _START.sub("", text)
     if _UNSURE.search(plain):
         return None
     found = _match(plain)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...text.characters import UNSPACED
 from ..types import Cardinality, Policy
-from ..wording import readable
+from ..wording import readable, without_end
 from .chinese import chinese
 from .english import english
 from .predicates import named_single, predicate_form, subject_form, usually_single, value_form
@@ -49,7 +49,7 @@ def find(text: str, policy: Policy) -> Slot | None:
         text: one sentence, English or Chinese.
         policy: names aliases, and predicates with one value.
     """
-    plain = readable(text, policy.aliases)
+    plain = without_end(readable(text, policy.aliases))
     # Lines are claims of their own.
     if not plain or len(plain) > TEXT_CHARS_MAX or "\n" in text.strip():
         return None

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from ..types import Cardinality, Policy
 from ..vocabulary import phrases, words
-from ..wording import comparable, unquoted
+from ..wording import comparable, folded, unquoted
 
 USER = "user"
 """The subject of claims that their owner makes about themselves."""
@@ -76,7 +76,7 @@ def value_form(text: str) -> str:
 
 def _bare(text: str) -> str:
     """Takes off what stands around a name until nothing does, so that doing it twice changes nothing."""
-    before, plain = "", comparable(text) if text else ""
+    before, plain = "", comparable(text) if text.strip() else ""
     while plain and plain != before:
         before = plain
         plain = comparable(_ARTICLE.sub("", unquoted(plain)))
@@ -90,7 +90,7 @@ def predicate_form(text: str) -> str:
 
 @lru_cache(4_096)
 def _predicate(text: str) -> str:
-    words = [_SPELLINGS.get(word, word) for word in _SEPARATORS.split(comparable(_CAMEL.sub(" ", text))) if word]
+    words = [_SPELLINGS.get(word, word) for word in _SEPARATORS.split(folded(_CAMEL.sub(" ", text))) if word]
     while len(words) > 1 and words[0] in ("is", "are", "am", "be", "the", "a", "an", "have"):
         words = words[1:]
     plain = " ".join(words)

@@ -6,7 +6,6 @@ import re
 
 from .words import UNSURE
 
-_END = re.compile(r"[\s.!;:,]+$")
 _START = re.compile(
     r"^(?:currently|now|today|actually|note that|fyi|presently|at present|as of now),?:? +(?=\S)", re.IGNORECASE
 )
@@ -42,7 +41,7 @@ def prepared(text: str) -> str | None:
     """Returns a claim without what adds nothing to it; None if it is no plain statement, or several."""
     if "?" in text[-2:] or _SENTENCES.search(text):
         return None
-    plain = _END.sub("", text)
+    plain = text
     for pattern, long in _SHORT_FORMS:
         plain = pattern.sub(long, plain)
     since = _SINCE.sub("", plain)
