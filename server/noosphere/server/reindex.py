@@ -37,7 +37,7 @@ async def reindex(folder: Path, embedder: Embedder | None, *, told: Callable[[in
         vectors = [None] * len(texts) if embedder is None else await embedder.embed(texts)
         changed = list(contents)
         for (at, body), vector in zip(found.items(), vectors, strict=True):
-            terms = search_terms(body.text, body.subject, body.predicate)
+            terms = search_terms(body.text, body.subject, body.predicate, body.object)
             changed[at] = contents[at]._replace(terms=terms, vector=vector)
         return changed
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from noosphere.consistency import REVISION_MAX, check_collection, check_key, invalid, too_large
 
+from ..facts.scopes import check_owner
 from ..sessions.keys import OWN, check_entry_id
 from .candidates import Evidence
 from .json_text import read_json
@@ -19,7 +20,6 @@ SUBAGENTS_MAX = 50
 NOTES_MAX = 8
 GUARDS_MAX = 32
 OWNERS_MAX = 8
-OWNER_BYTES_MAX = 256
 NAME_BYTES_MAX = 256
 REPORTED_MAX = 1_000
 
@@ -105,9 +105,7 @@ def check_asked(asked: Asked) -> None:
     for index, name in enumerate(asked.guard):
         _check_guard(name, f"guard[{index}]")
     for index, owner in enumerate(asked.fact_owners):
-        size = len(owner.encode())
-        if not 0 < size <= OWNER_BYTES_MAX:
-            raise invalid(f"fact_owners[{index}]", f"has {size} bytes, which is not between 1 and {OWNER_BYTES_MAX}")
+        check_owner(owner, f"fact_owners[{index}]")
     for field, text in (("model", asked.model), ("tokenizer", asked.tokenizer)):
         if (size := len(text.encode())) > NAME_BYTES_MAX:
             raise too_large(field, size, NAME_BYTES_MAX)

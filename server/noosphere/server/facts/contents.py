@@ -16,6 +16,9 @@ from .types import Candidate, Channel, Claim, Evidence, Fact
 HELD = "held/"
 """Before the scope of a candidate that is kept apart. No scope that is searched begins so."""
 
+NAMED_CHARS_MAX = 128
+"""A longer value is no name of anything."""
+
 
 class Body(msgspec.Struct, frozen=True, omit_defaults=True):
     """The words of one version of a fact.
@@ -65,11 +68,15 @@ def content_key(scope: str, fact_id: str, version: VersionNote) -> FactKey:
     return FactKey(scope, fact_id, version.content)
 
 
-def search_terms(text: str, subject: str, predicate: str) -> tuple[str, ...]:
-    """Returns the terms by which a claim is found: its own, and those of its subject and predicate that it lacks."""
+def search_terms(text: str, subject: str, predicate: str, object: str) -> tuple[str, ...]:
+    """Returns the terms by which a claim is found: its own, and those of its subject, predicate and value it lacks.
+
+    Of a value that is long or a structure only what the claim says in words.
+    """
     own = terms(text, singles=True)
     known = set(own)
-    named = [term for term in (*terms(subject), *terms(predicate)) if term not in known]
+    value = object if len(object) <= NAMED_CHARS_MAX and object[:1] not in ("{", "[") else ""
+    named = [term for term in (*terms(subject), *terms(predicate), *terms(value)) if term not in known]
     return (*own, *dict.fromkeys(named))[:TERMS_MAX]
 
 
@@ -90,7 +97,7 @@ def content_of(
         recorded_ms=now_ms,
         subject=body.subject,
         predicate=body.predicate,
-        terms=search_terms(body.text, body.subject, body.predicate),
+        terms=search_terms(body.text, body.subject, body.predicate, body.object),
         body=msgspec.json.encode(body),
         vector=None if vector is None else tuple(vector),
     )

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from ..ports.factstore import BATCH_MAX, FactContent, FactKey, FactStore
 from ..ports.models import Tokenizer
-from .contents import Body, decode_body
+from .contents import NAMED_CHARS_MAX, Body, decode_body
 from .ranking import Document, indexed
 from .slots import subject_form
 from .wording import readable
@@ -19,9 +19,6 @@ KEPT_MAX = 16_384
 
 KEPT_BYTES_MAX = 16 * 1024 * 1024
 """And no more words than that."""
-
-NAME_CHARS_MAX = 128
-"""A longer value is no name."""
 
 
 class Prepared:
@@ -64,7 +61,7 @@ class Prepared:
 
 @lru_cache(4_096)
 def _object_name(object: str) -> str:
-    if not object.startswith('"') or len(object) > NAME_CHARS_MAX:
+    if not object.startswith('"') or len(object) > NAMED_CHARS_MAX:
         return ""
     return subject_form(readable(json.loads(object)))
 
