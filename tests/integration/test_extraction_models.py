@@ -70,7 +70,7 @@ class Lab:
 async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
     async with open_endpoint(answering(claims(claim()))) as model:
         settings: dict[str, Any] = {"extractor": "openai", "extractor_url": model.url, "extractor_model": "tiny"}
-        server = LocalServer(tmp_path, extractor_timeout_seconds=0.3, **settings)
+        server = LocalServer(tmp_path, **settings)
         await server.start()
         agent = await server.api.agent("a")
         try:
@@ -141,29 +141,42 @@ async def test_what_always_fails_is_passed_over_in_the_end(lab: Lab) -> None:
     assert await lab.known() == ["The user lives in Berlin."]
 
 
-async def test_a_slow_model_holds_up_no_candidate_and_is_asked_again_later(lab: Lab) -> None:
+async def test_a_model_that_takes_its_time_holds_up_no_candidate(lab: Lab) -> None:
     heard = await lab.talk.hears(SAID)
-    asked = asyncio.Event()
+    answer = asyncio.Event()
 
-    async def silent(writer: asyncio.StreamWriter, request: Asked) -> None:
-        asked.set()
-        await asyncio.get_running_loop().create_future()
+    async def slow(writer: asyncio.StreamWriter, request: Asked) -> None:
+        await answer.wait()
+        send(writer, claims(claim()))
 
-    good, lab.model.script = lab.model.script, silent
-    job = await lab.extract(wait=False)
-    assert job.state == State.EXTRACTION_STATE_QUEUED
-    await asked.wait()
+    lab.model.script = slow
+    jobs = [
+        await lab.extract(wait=False, session_id="", document=pb.SourceDocument(id=f"d{at}", text=SAID))
+        for at in range(9)
+    ]
     for at in range(40):
-        decision = await lab.facts.decided(
-            f"Berlin trip {at} was fun", owner=lab.user, channel=pb.CHANNEL_USER, evidence=[heard]
-        )
+        decision = await lab.facts.decided(f"Trip {at}", owner=lab.user, channel=pb.CHANNEL_USER, evidence=[heard])
         assert decision.status != Status.CANDIDATE_STATUS_QUEUED
-    lab.model.script = good
-    while (await lab.facts.extraction(job.id)).state == State.EXTRACTION_STATE_QUEUED:
+    assert (await lab.facts.extraction(jobs[0].id)).state == State.EXTRACTION_STATE_QUEUED
+    answer.set()
+    await lab.idle()
+    assert all([len((await lab.facts.extraction(job.id)).candidate_ids) == 1 for job in jobs])
+
+
+async def test_a_model_that_is_busy_is_asked_again_later(lab: Lab) -> None:
+    await lab.talk.hears(SAID)
+    good = lab.model.script
+    assert good is not None
+    answers = [answering(b"{}", status="503 Service Unavailable"), good]
+
+    async def recovering(writer: asyncio.StreamWriter, request: Asked) -> None:
+        await answers.pop(0)(writer, request)
+
+    lab.model.script = recovering
+    job = await lab.extract(wait=False)
+    while (done := await lab.facts.extraction(job.id)).state == State.EXTRACTION_STATE_QUEUED:
         await lab.server.elapse(RETRY_MS_MAX)
-    done = await lab.facts.extraction(job.id)
-    assert (done.state, len(done.candidate_ids)) == (State.EXTRACTION_STATE_DONE, 1)
-    assert done.attempts > 1
+    assert (done.state, len(done.candidate_ids), done.attempts) == (State.EXTRACTION_STATE_DONE, 1, 2)
 
 
 async def test_a_late_extraction_does_not_bring_back_what_was_forgotten_and_a_new_statement_does(lab: Lab) -> None:
