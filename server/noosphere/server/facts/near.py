@@ -12,7 +12,7 @@ from ..ports.factstore import FactContent, FactFilter, FactKey, FactStore
 from ..text import terms
 from .canonical import canonical
 from .contents import decode_body
-from .likeness import Likeness, likeness
+from .likeness import Compared, Likeness, compared, relation
 from .types import Claim, Policy
 
 NEAR_MAX = 8
@@ -44,30 +44,35 @@ class Asked(NamedTuple):
 
 
 class Near(NamedTuple):
-    """A known claim that is like the new one, or its contrary."""
+    """A known claim that is like the new one, or its contrary, in the words in which it was found."""
 
     fact_id: str
     likeness: Likeness
+    content: FactContent
 
 
 class KnownClaims:
     """What facts claim, in canonical form, kept in memory for those used last."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[FactKey, tuple[bytes, Claim]] = OrderedDict()
+        self._kept: OrderedDict[FactKey, tuple[bytes, Compared]] = OrderedDict()
 
     def of(self, content: FactContent, policy: Policy) -> Claim:
         """Returns what a fact claims."""
+        return self.compared(content, policy).claim
+
+    def compared(self, content: FactContent, policy: Policy) -> Compared:
+        """Returns what a fact claims, ready to be compared."""
         rules = _rules(policy)
         known = self._kept.get(content.key)
         if known is not None and known[0] == rules:
             self._kept.move_to_end(content.key)
             return known[1]
-        claim = _claim(content, policy)
-        self._kept[content.key] = (rules, claim)
+        made = compared(_claim(content, policy))
+        self._kept[content.key] = (rules, made)
         if len(self._kept) > KEPT_MAX:
             self._kept.popitem(last=False)
-        return claim
+        return made
 
     def forget(self, keys: Iterable[FactKey]) -> None:
         """Drops what is kept of contents that are gone."""
@@ -76,6 +81,8 @@ class KnownClaims:
 
 
 def _rules(policy: Policy) -> bytes:
+    if not policy.aliases and not policy.single_valued:
+        return b""
     return msgspec.json.encode((policy.aliases, policy.single_valued), order="deterministic")
 
 
@@ -104,16 +111,17 @@ async def find_near(
     if not keys:
         return ()
     found: list[Near] = []
+    mine = compared(asked.claim)
     for content in await store.read(list(keys)):
         if content is None or not _worth_comparing(words, content.terms):
             continue
-        other = claims.of(content, policy)
+        other = claims.compared(content, policy)
         similarity = None
         if asked.vector is not None and content.vector is not None:
             similarity = sum(a * b for a, b in zip(asked.vector, content.vector, strict=True))
-        kind = likeness(asked.claim, other, similarity)
+        kind = relation(mine, other, similarity)
         if kind is not Likeness.DIFFERENT:
-            found.append(Near(content.fact_id, kind))
+            found.append(Near(content.fact_id, kind, content))
     return tuple(found)
 
 

@@ -148,7 +148,7 @@ class Pipeline:
         facts = await self._ledger.read(candidate.scope, map(fact_key, ids), accepted=True)
         draft.rests_on(facts)
         notes = {id: note for id in ids if (note := facts.get(fact_key(id), FactNote)) is not None}
-        contents = await self._contents(candidate.scope, notes.values())
+        contents = await self._contents(candidate.scope, notes.values(), [one.content for one in near])
         slot = tuple(notes[id] for id in slot_ids if id in contents and alive(notes[id], now_ms))
         case = Case(
             candidate,
@@ -166,11 +166,15 @@ class Pipeline:
         decision = decided(draft, case)
         return await self._finish(page, draft, decision, keep_words=words_apart(candidate, decision))
 
-    async def _contents(self, scope: str, notes: Iterable[FactNote]) -> dict[str, FactContent]:
-        """Reads the newest words of facts, by id."""
-        keys = [content_key(scope, note.id, note.newest) for note in notes]
-        found = await self._store.read(keys) if keys else ()
-        return {content.fact_id: content for content in found if content is not None}
+    async def _contents(
+        self, scope: str, notes: Iterable[FactNote], have: Iterable[FactContent]
+    ) -> dict[str, FactContent]:
+        """Returns the newest words of facts, by id; reads those that are not among what is there already."""
+        keys = {content_key(scope, note.id, note.newest) for note in notes}
+        found = {content.key: content for content in have if content.key in keys}
+        missing = sorted(keys - found.keys())
+        read = await self._store.read(missing) if missing else ()
+        return {content.fact_id: content for content in (*found.values(), *read) if content is not None}
 
     async def _finish(
         self, page: Page, draft: Draft, decision: Decision, *, keep_words: bool = True

@@ -53,9 +53,13 @@ class Handler(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """Which jobs a worker takes: how many at once, and of which priorities."""
+    """Which jobs a worker takes: so many at once, of which priorities, and as many batches before the first is done.
+
+    With a second batch work goes on while the queue's disk is busy with the first.
+    """
 
     batch: int = BATCH
+    batches: int = 2
     priority_min: int = 0
     priority_max: int = PRIORITY_MAX
 
@@ -107,6 +111,15 @@ class Workers:
 
     async def run(self) -> None:
         """Works until cancelled."""
+        batches = asyncio.Semaphore(self._lane.batches)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await batches.acquire()
+                doing = group.create_task(self._do_all(await self._take()), name="noosphere-fact-jobs")
+                doing.add_done_callback(lambda _: batches.release())
+
+    async def _take(self) -> tuple[LeasedJob, ...]:
+        """Returns the next jobs as soon as there are any."""
         while True:
             self._woken.clear()
             try:
@@ -122,13 +135,12 @@ class Workers:
                 await self._clock.sleep(POLL_SECONDS)
                 continue
             if taken:
-                await self._do_all(taken)
-            else:
-                waiter = asyncio.ensure_future(self._woken.wait())
-                try:
-                    await self._clock.wait(waiter, POLL_SECONDS)
-                finally:
-                    waiter.cancel()
+                return taken
+            waiter = asyncio.ensure_future(self._woken.wait())
+            try:
+                await self._clock.wait(waiter, POLL_SECONDS)
+            finally:
+                waiter.cancel()
 
     async def _do_all(self, taken: tuple[LeasedJob, ...]) -> None:
         keeper = asyncio.create_task(self._keep([leased.lease for leased in taken]), name="noosphere-fact-leases")
