@@ -529,6 +529,9 @@ async def test_a_policy_goes_there_and_back(server: ScriptedServer, client: Clie
     server.script("GetFactPolicy", lambda _: fs.GetFactPolicyResponse(policy=fs.FactPolicy()))
     assert await client.facts.set_policy(policy, "user/42") == policy
     assert server.requests["SetFactPolicy"][0].scope == "user/42"
+    server.script("SetFactPolicy", lambda request: fs.SetFactPolicyResponse(policy=request.policy))
+    all_pass = FactPolicy(importance_min=0.0, confidence_min=0.0, trust_min=0.0)
+    assert await client.facts.set_policy(all_pass) == all_pass, "0 is a rule, and no default"
     assert await client.facts.policy() == FactPolicy()
     assert server.requests["GetFactPolicy"][0].scope == "agent/planner-0"
 
