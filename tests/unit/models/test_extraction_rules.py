@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from noosphere.server.facts.canonical import canonical
+from noosphere.server.facts.types import Policy
 from noosphere.server.models.extraction import RulesExtractor
 from noosphere.server.models.extraction.extractor import TEXT_CHARS_MAX
 from noosphere.server.models.extraction.statements import statements
@@ -45,9 +47,13 @@ TAKEN: dict[str, list[Known]] = {
     "Our staging port is 8443.": [("Our staging port is 8443.", "", "")],
     "I'm allergic to peanuts.": [("The user is allergic to peanuts.", "allergic_to", "peanuts")],
     "I don't like mushrooms, but I love pasta.": [
-        ("The user dislikes mushrooms.", "dislikes", "mushrooms"),
-        ("The user likes pasta.", "likes", "pasta"),
+        ("The user dislikes mushrooms.", "dislike", "mushrooms"),
+        ("The user likes pasta.", "like", "pasta"),
     ],
+    "I love walking my dog, it keeps me fit.": [("The user likes walking their dog.", "like", "walking their dog")],
+    "I'm a huge fan of the Alps - so quiet!": [("The user likes the Alps.", "like", "the Alps")],
+    "I'm a vegetarian because of the climate.": [("The user is a vegetarian.", "", "")],
+    "Never push to main.": [("Never push to main", "", "")],
     "We decided to use Postgres.": [("We decided to use Postgres.", "", "")],
     "Remember that the staging port is 8443.": [("The staging port is 8443.", "", "")],
     "Please remember I prefer metric units.": [("The user prefers metric units.", "", "")],
@@ -102,6 +108,17 @@ LEFT = [
     "I like how you did that.",
     "I like this one.",
     "I no longer live in Berlin.",
+    "I love the colours.",
+    "I love their work.",
+    "I enjoy watching them.",
+    "I like being here.",
+    "I felt tired and like I was dreaming.",
+    "I'm a big fan.",
+    "My favourite part is the end.",
+    "Never give up!",
+    "Always here to help.",
+    "Remember, just breathe.",
+    "We decided to do this.",
     "Remember when we met?",
     "Remember me.",
     "Never mind.",
@@ -140,6 +157,25 @@ async def test_questions_quotations_suppositions_and_passing_states_are_left(tex
 @pytest.mark.parametrize("role", ["assistant", "tool", "system", "document"])
 async def test_nobody_but_users_is_listened_to(role: str) -> None:
     assert await claims(*TAKEN, role=role) == ()
+
+
+async def test_a_claim_stands_in_the_slot_in_which_its_words_would_stand_without_it() -> None:
+    policy, compared = Policy(), 0
+    for claim in await claims(*TAKEN):
+        given = canonical(
+            "user/42",
+            "user/42",
+            claim.text,
+            subject=claim.subject,
+            predicate=claim.predicate,
+            object=claim.object,
+            policy=policy,
+        )
+        bare = canonical("user/42", "user/42", claim.text, policy=policy)
+        if bare.slot:
+            compared += 1
+            assert (given.subject, given.predicate) == (bare.subject, bare.predicate)
+    assert compared > 10
 
 
 async def test_standing_instructions_are_procedures_and_the_rest_is_not() -> None:

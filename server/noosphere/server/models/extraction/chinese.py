@@ -16,7 +16,7 @@ _CLAUSE = re.compile(r"[，,；;、]\s*(?=(?:而且|并且|还有|但是?|不过
 _LEADING = re.compile(r"^(?:而且|并且|还有|但是?|不过|也)")
 _BECAUSE = re.compile(r"[，,；;]?\s*(?:因为|所以|但是?|不过|虽然).*$")
 _NOT = re.compile(r"^(?:不|没|别|无)")
-_POINTING = re.compile(r"^(?:你|您|这|那|它|他|她|谁)")
+_POINTING = re.compile(r"[我你您这那它他她谁]")
 _PASSING = re.compile(r"今天|现在|目前|刚刚|刚才|明天|昨天|这次|正在|有点|了$")
 _STATE = re.compile(r"^(?:在|从|到|对的|错的|好的|坏的|新的|旧的|因为|一样|这样)")
 _MY = re.compile(r"^我(?P<plural>们)?(?:的)?(?P<what>[^\s，,。是叫为不没]{1,10})(?:是|叫|为)(?P<value>.+)$")
@@ -36,7 +36,7 @@ def _thing(value: str) -> bool:
     return (
         len(value) <= VALUE_CHARS_MAX
         and not _NOT.match(value)
-        and not _POINTING.match(value)
+        and _POINTING.search(value) is None
         and _PASSING.search(value) is None
     )
 
