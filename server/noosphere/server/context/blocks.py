@@ -67,8 +67,19 @@ def _fields(candidate: Candidate, source: str, text: str) -> dict[str, object]:
 
 
 def ordered(chosen: Sequence[Chosen]) -> list[Chosen]:
-    """Returns entries by trust, the most trusted first, and then by age, so that news is added at the end."""
-    return sorted(chosen, key=lambda one: (-one.candidate.trust, one.candidate.version, one.candidate.id))
+    """Returns entries by trust, the most trusted first, and then by age, so that news is added at the end.
+
+    Recalled facts are then as they were found: their versions tell nothing of their age, and of those that contradict
+    each other the newest came first.
+    """
+    return sorted(chosen, key=_place)
+
+
+def _place(one: Chosen) -> tuple[float, int, str]:
+    candidate = one.candidate
+    if candidate.section is SectionKind.FACTS:
+        return (-candidate.trust, 0, "")
+    return (-candidate.trust, candidate.version, candidate.id)
 
 
 def write_block(fence: Fence, label: str, chosen: Sequence[Chosen], form: Form) -> str:
