@@ -248,20 +248,25 @@ class Decisions:
             known.candidate, reviewed_by=agent, trust=max(known.candidate.trust, USER_TRUST)
         )
         await self._queue.remove(ids=(candidate_id,))
+        # From before it is queued on, so that no decision passes unheard.
+        future = self._future(candidate_id)
         await self._intake.enqueue((accepted,))
-        return await self._reconsidered(scope, candidate_id, known.decision.decided_ms)
+        return await self._reconsidered(scope, known.decision, future)
 
-    async def _reconsidered(self, scope: str, candidate_id: str, earlier_ms: int) -> Decision:
+    async def _reconsidered(self, scope: str, before: Decision, decided: asyncio.Future[Decision]) -> Decision:
+        """Returns what became of a candidate that is decided about anew."""
+        candidate_id = before.candidate_id
         until_ms = self._clock.monotonic_ms() + WAIT_SECONDS_MAX * 1000
-        while True:
-            future = self._future(candidate_id)
+        while not decided.done():
             note = (await self._notes(scope, (candidate_id,))).get(candidate_id)
-            if note is not None and note.decision.decided_ms > earlier_ms:
+            if note is not None and note.decision != before:
+                # Another process was it.
                 self._waiting.pop(candidate_id, None)
                 return note.decision
             if self._clock.monotonic_ms() >= until_ms or self._signals.draining:
                 return waiting_decision(candidate_id)
-            await self._clock.wait(future, POLL_SECONDS)
+            await self._clock.wait(decided, POLL_SECONDS)
+        return decided.result()
 
     async def _turn_down(self, scope: str, candidate_id: str, agent: str) -> Decision:
         """Makes a refusal final, and its words go."""

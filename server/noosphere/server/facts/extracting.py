@@ -35,7 +35,7 @@ from .extraction import (
 from .intake import CANDIDATES_MAX, Intake
 from .ledger import CANDIDATE_RETENTION_MS, SECRET, Ledger, Page, Suppression, digest, put
 from .scopes import IdKind, make_id
-from .suppression import evidence_key, secret_of
+from .suppression import EXTRACTOR, evidence_key, secret_of
 from .trust import EXTERNAL_TRUST
 from .types import Candidate, Channel, Evidence, MemoryType
 from .workers import ATTEMPTS_MAX, Retry
@@ -273,7 +273,7 @@ class Extracting:
             importance=claim.importance,
             channel=Channel.EXTERNAL if outside else Channel.INTERNAL,
             trust=source.trust,
-            producer=f"extractor/{self._extractor.name}",
+            producer=EXTRACTOR + self._extractor.name,
             actor=work.actor,
             valid_from_ms=source.time_ms,
             submitted_ms=self._ledger.now_ms,

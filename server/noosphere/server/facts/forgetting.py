@@ -36,6 +36,7 @@ from .ledger import (
     FactNote,
     Ledger,
     Page,
+    SourceNote,
     Suppression,
     candidate_key,
     contended,
@@ -45,8 +46,8 @@ from .ledger import (
 from .removing import Removal, long_enough, values
 from .scopes import check_scope, require_write, scope_of, scope_or_own
 from .selecting import Selected, Wanted, select
-from .suppression import SECRET_BYTES, evidence_key, producer_key
-from .types import Candidate, FactState
+from .suppression import SECRET_BYTES, evidence_key, owner_key, producer_key
+from .types import BECAME_FACT, Candidate, FactState, Status, Why
 from .unlearning import Forgotten, forget, forgotten_key, places_of, revived, rewritten, withdraw
 
 log = structlog.get_logger(__name__)
@@ -122,18 +123,29 @@ class Forgetting:
         places: Counter[str] = Counter()
         remaining = [BACKUPS]
         for one in scopes:
-            selected = await self._with_summaries(one, await select(self._ledger, self._store, one, wanted))
-            ids += [note.id for note in selected.facts]
-            for note in selected.facts:
+            selected = await self._select(one, wanted)
+            for note in (*selected.facts, *selected.summaries):
                 require_write(call, one, note.owner)
             if dry_run:
-                places["facts"] += len(selected.facts)
+                whole = [note.id for note in selected.facts if wanted.is_whole(note)]
+                whole += [note.id for note in selected.summaries]
+                ids += whole
+                places["facts"] += len(whole)
                 places["candidates"] += len(selected.held)
+                places["queue"] += len(await self._removal.waiting(one, wanted))
+                places["sources"] += sum(
+                    sum(map(wanted.is_of, note.sources)) for note in selected.facts if not wanted.is_whole(note)
+                )
                 continue
-            counted, left = await self._forget_in(one, wanted, selected)
+            if not wanted.fact_id:
+                places["queue"] += await self._forget_waiting(one, wanted)
+                # What was being decided meanwhile is a fact now, or never will be.
+                selected = await self._select(one, wanted)
+            gone, counted, left = await self._forget_in(one, wanted, selected)
+            ids += gone
             places.update(counted)
             remaining += left
-        return Forgot(tuple(ids[:IDS_MAX]), tuple(sorted(places.items())), tuple(dict.fromkeys(remaining)))
+        return Forgot(tuple(ids[:IDS_MAX]), tuple(sorted((+places).items())), tuple(dict.fromkeys(remaining)))
 
     async def resume(self, scope: str) -> int:
         """Goes on with what a crash interrupted; returns how many facts that was about."""
@@ -174,33 +186,51 @@ class Forgetting:
             )
         return tuple([found async for found in self._ledger.scopes()])
 
+    async def _select(self, scope: str, wanted: Wanted) -> Selected:
+        return await self._with_summaries(scope, await select(self._ledger, self._store, scope, wanted))
+
     async def _with_summaries(self, scope: str, selected: Selected) -> Selected:
         """Adds the summaries of events that are forgotten, since they say the same."""
-        above = {note.superseded_by for note in selected.facts} - {"", *(note.id for note in selected.facts)}
-        known = await self._ledger.facts(scope, sorted(above))
-        gone = {FACT_REFERENCE + note.id for note in selected.facts}
-        summaries = [note for note in known.values() if any(source.reference in gone for source in note.sources)]
-        return selected._replace(facts=(*selected.facts, *summaries))
+        meant = {note.id for note in selected.facts}
+        known = await self._ledger.facts(scope, sorted({note.superseded_by for note in selected.facts} - {"", *meant}))
+        gone = {FACT_REFERENCE + id for id in meant}
+        summaries = (note for note in known.values() if any(source.reference in gone for source in note.sources))
+        return selected._replace(summaries=tuple(summaries))
 
-    async def _forget_in(self, scope: str, wanted: Wanted, selected: Selected) -> tuple[Counter[str], tuple[str, ...]]:
+    async def _forget_waiting(self, scope: str, wanted: Wanted) -> int:
+        """Has what nobody has decided about never become a fact; returns how many candidates waited."""
+        if wanted.producer or wanted.all:
+            await self._suppress_all_of(scope, wanted)
+        waiting = await self._removal.waiting(scope, wanted)
+        for candidate in waiting:
+            # It may be with a worker, whom its removal from the queue does not stop.
+            await self._suppress(scope, candidate)
+            await self._redact(candidate)
+        return await self._removal.take_out(waiting)
+
+    async def _forget_in(
+        self, scope: str, wanted: Wanted, selected: Selected
+    ) -> tuple[list[str], Counter[str], tuple[str, ...]]:
         places: Counter[str] = Counter()
         gone: list[Forgotten] = []
         victims: defaultdict[str, list[str]] = defaultdict(list)
-        if wanted.producer:
-            await self._suppress_producer(scope, wanted.producer)
+        if wanted.producer or selected.summaries:
             async for other in self._ledger.all_facts(scope):
                 if other.superseded_by:
                     victims[other.superseded_by].append(other.id)
         for note in selected.facts:
             if wanted.producer:
-                whole = await self._roll_back(scope, note.id, wanted, victims[note.id], places)
+                whole = await self._roll_back(scope, note.id, wanted.is_of, victims[note.id], places)
                 if whole is not None and note.superseded_by:
                     victims[note.superseded_by] += victims[note.id]
             else:
                 whole = await self._forget_fact(scope, note.id)
-            if whole is not None:
-                gone.append(whole)
-                places["facts"] += 1
+            gone += [] if whole is None else [whole]
+        for note in selected.summaries:
+            # Events that it stands for and that stay speak for themselves again.
+            whole = await self._roll_back(scope, note.id, lambda _: True, victims[note.id], places)
+            gone += [] if whole is None else [whole]
+        places["facts"] += len(gone)
         remaining: set[str] = set()
         for start in range(0, len(gone), SOURCES_MAX):
             counted, left = await self._removal.words(scope, gone[start : start + SOURCES_MAX])
@@ -208,7 +238,7 @@ class Forgetting:
             remaining.update(left)
         places["candidates"] += await self._forget_held(scope, selected.held)
         places["queue"] += await self._removal.queued(scope, wanted, gone, ())
-        return +places, tuple(sorted(remaining))
+        return [one.fact_id for one in gone], places, tuple(sorted(remaining))
 
     async def _forget_fact(self, scope: str, fact_id: str) -> Forgotten | None:
         """Has the ledger forget a fact; None if it is gone already."""
@@ -224,24 +254,30 @@ class Forgetting:
                 return _gone(mutations, fact_id)
         raise contended(scope)
 
-    async def _suppress_producer(self, scope: str, producer: str) -> None:
-        """Has what a producer submitted before now, and nobody has decided about, never become a fact."""
+    async def _suppress_all_of(self, scope: str, wanted: Wanted) -> None:
+        """Has what a producer or an owner submitted before now, and nobody has decided about, never become a fact."""
 
         def decide(page: Page) -> list[Mutation]:
             secret = page.get(SECRET, bytes) or self._entropy(SECRET_BYTES)
-            return [put(SECRET, secret), put(producer_key(secret, producer), Suppression(page.view.now_ms))]
+            key = producer_key(secret, wanted.producer) if wanted.producer else owner_key(secret, wanted.owner)
+            return [put(SECRET, secret), put(key, Suppression(page.view.now_ms))]
 
         await self._ledger.change(scope, (SECRET,), decide)
 
     async def _roll_back(
-        self, scope: str, fact_id: str, wanted: Wanted, superseded: Sequence[str], places: Counter[str]
+        self,
+        scope: str,
+        fact_id: str,
+        is_of: Callable[[SourceNote], bool],
+        superseded: Sequence[str],
+        places: Counter[str],
     ) -> Forgotten | None:
-        """Takes back what a producer said for a fact; returns what is gone if nobody else said it."""
+        """Takes back what some sources said for a fact; returns what is gone if nobody else said it."""
         for _ in range(ATTEMPTS_MAX):
             note = (await self._ledger.facts(scope, (fact_id,))).get(fact_id)
-            if note is None or not any(map(wanted.is_of, note.sources)):
+            if note is None or not any(map(is_of, note.sources)):
                 return None
-            whole = all(map(wanted.is_of, note.sources))
+            whole = all(map(is_of, note.sources))
             keys = (*places_of(note), *map(fact_key, superseded if whole else ()))
             page = await self._ledger.read(scope, keys, accepted=True)
             if page.get(fact_key(fact_id), FactNote) != note:
@@ -253,23 +289,28 @@ class Forgetting:
                 mutations = forget(page, note, self._entropy(SECRET_BYTES))
                 mutations += await self._revive(scope, page, note, victims, contents)
             else:
-                mutations = await self._withdraw(scope, page, note, wanted, contents)
+                mutations = await self._withdraw(scope, page, note, is_of, contents)
             if contents:
                 await self._store.write(contents)
             # Of two changes of a record the later one was made from the earlier.
             mutations = list({mutation.key: mutation for mutation in mutations}.values())
             if await self._ledger.commit(scope, page.view, map(page.check, page.entries), mutations) is not None:
                 if not whole:
-                    places["sources"] += sum(map(wanted.is_of, note.sources))
+                    places["sources"] += sum(map(is_of, note.sources))
                     return None
                 places["revived"] += len(victims)
                 return _gone(mutations, fact_id)
         raise contended(scope)
 
     async def _withdraw(
-        self, scope: str, page: Page, note: FactNote, wanted: Wanted, contents: list[FactContent]
+        self,
+        scope: str,
+        page: Page,
+        note: FactNote,
+        is_of: Callable[[SourceNote], bool],
+        contents: list[FactContent],
     ) -> list[Mutation]:
-        left = withdraw(note, wanted.is_of)
+        left = withdraw(note, is_of)
         if left.trust != note.trust:
             (content,) = await self._store.read((content_key(scope, note.id, note.newest),))
             if content is not None:
@@ -285,7 +326,7 @@ class Forgetting:
                 contents.append(content)
         secret = page.get(SECRET, bytes) or self._entropy(SECRET_BYTES)
         found = [put(SECRET, secret), put(fact_key(note.id), left)]
-        for source in filter(wanted.is_of, note.sources):
+        for source in filter(is_of, note.sources):
             found.append(put(evidence_key(secret, note.owner, source.reference), Suppression(page.view.now_ms)))
         return found
 
@@ -317,28 +358,38 @@ class Forgetting:
 
     async def _forget_held(self, scope: str, held: Sequence[FactKey]) -> int:
         """Removes candidates that are kept apart, and suppresses what they rested on."""
-        contents = await self._removal.read(held)
-        for content in contents:
+        for content in await self._removal.read(held):
             candidate = decode_candidate(content.body)
-            key = candidate_key(candidate.id)
-
-            def decide(page: Page, candidate: Candidate = candidate, key: str = key) -> list[Mutation]:
-                secret = page.get(SECRET, bytes) or self._entropy(SECRET_BYTES)
-                references = [evidence.reference for evidence in candidate.evidence] or [OWN_WORD + candidate.id]
-                now_ms = page.view.now_ms
-                found = [put(SECRET, secret)]
-                found += [put(evidence_key(secret, candidate.owner, ref), Suppression(now_ms)) for ref in references]
-                note = page.get(key, CandidateNote)
-                if note is not None:
-                    until_ms = now_ms + CANDIDATE_RETENTION_MS
-                    found.append(put(key, msgspec.structs.replace(note, content=0), until_ms=until_ms))
-                return found
-
-            await self._ledger.change(scope, (SECRET, key), decide)
-            references = [evidence.reference for evidence in candidate.evidence]
-            if references:
-                await self._redaction.redact(references, long_enough((candidate.text, *values(candidate.object))))
+            await self._suppress(scope, candidate)
+            await self._redact(candidate)
         return await self._removal.drop(held)
+
+    async def _suppress(self, scope: str, candidate: Candidate) -> None:
+        """Suppresses what a candidate rests on, and notes that it was forgotten if it was decided."""
+        key = candidate_key(candidate.id)
+
+        def decide(page: Page) -> list[Mutation]:
+            secret = page.get(SECRET, bytes) or self._entropy(SECRET_BYTES)
+            references = [evidence.reference for evidence in candidate.evidence] or [OWN_WORD + candidate.id]
+            now_ms = page.view.now_ms
+            found = [put(SECRET, secret)]
+            found += [put(evidence_key(secret, candidate.owner, ref), Suppression(now_ms)) for ref in references]
+            note = page.get(key, CandidateNote)
+            if note is not None and note.content:
+                decision = note.decision
+                if decision.status not in BECAME_FACT:
+                    reasons = (*decision.reasons, Why("forget", "forgotten", "It was forgotten."))
+                    decision = msgspec.structs.replace(decision, status=Status.SUPPRESSED, reasons=reasons)
+                until_ms = now_ms + CANDIDATE_RETENTION_MS
+                found.append(put(key, msgspec.structs.replace(note, decision=decision, content=0), until_ms=until_ms))
+            return found
+
+        await self._ledger.change(scope, (SECRET, key), decide)
+
+    async def _redact(self, candidate: Candidate) -> None:
+        references = [evidence.reference for evidence in candidate.evidence]
+        if references:
+            await self._redaction.redact(references, long_enough((candidate.text, *values(candidate.object))))
 
 
 def _gone(mutations: Sequence[Mutation], fact_id: str) -> Forgotten:

@@ -18,7 +18,7 @@ from ..memory.types import Call
 from ..ports.candidates import HandedCandidate
 from ..ports.factqueue import FactQueue, Job
 from ..ports.sources import Source, Sources
-from .contents import encode_candidate
+from .contents import decode_candidate, encode_candidate
 from .ledger import NAMESPACES, CandidateNote, Ledger, candidate_key, digest
 from .scopes import IdKind, make_id, require_write, scope_or_own
 from .trust import assign
@@ -38,6 +38,9 @@ SENSITIVITIES = ("", "personal", "secret")
 
 DIRECT_PRIORITY = 2
 """Of what somebody asks for in so many words."""
+
+CANDIDATE_JOBS = "candidate"
+"""The kind of a job that decides about a candidate."""
 
 DERIVED_PRIORITY = 6
 """Of what the server itself finds."""
@@ -305,7 +308,7 @@ class Intake:
             Job(
                 candidate.id,
                 priority,
-                msgspec.json.encode(Waiting("candidate", msgspec.Raw(encode_candidate(candidate)), meaning)),
+                msgspec.json.encode(Waiting(CANDIDATE_JOBS, msgspec.Raw(encode_candidate(candidate)), meaning)),
                 group_of(candidate.scope, candidate.owner),
             )
             for candidate in candidates
@@ -322,6 +325,10 @@ class Waiting(msgspec.Struct, frozen=True):
     meaning: bytes = b""
 
 
+class _Kind(msgspec.Struct, frozen=True):
+    kind: str
+
+
 _waiting = msgspec.json.Decoder(Waiting)
 
 
@@ -330,16 +337,16 @@ def decode_waiting(body: bytes) -> Waiting:
     return _waiting.decode(body)
 
 
+def candidate_in(body: bytes) -> Candidate | None:
+    """Returns the candidate that a job is about, None for a job of another kind."""
+    if msgspec.json.decode(body, type=_Kind).kind != CANDIDATE_JOBS:
+        return None
+    return decode_candidate(bytes(decode_waiting(body).candidate))
+
+
 def waiting_decision(candidate_id: str) -> Decision:
     """Returns what is known of a candidate that nobody has decided about."""
     return Decision(candidate_id, Status.QUEUED)
-
-
-def _hashed(named: Evidence, source: Source | None) -> Evidence:
-    """Returns evidence with the digest of its content, where that is known."""
-    if source is None or named.content_hash:
-        return named
-    return msgspec.structs.replace(named, content_hash=source.content_hash)
 
 
 def _check_all(drafts: Sequence[Draft]) -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 import msgspec
 
-from ..ports.factqueue import FactQueue
+from ..ports.factqueue import FactQueue, Job
 from ..ports.factstore import BATCH_MAX, FactContent, FactKey, FactStore
 from ..ports.sources import REDACTED, SOURCES_MAX, WORDS_MAX, Redaction
 from .contents import HELD, decode_body, decode_candidate
-from .intake import group_of
+from .intake import candidate_in, group_of
 from .ledger import Ledger, remove
-from .selecting import Wanted
+from .selecting import Wanted, means
+from .types import Candidate
 from .unlearning import Forgotten, forgotten_key
 
 WORD_CHARS_MIN = 4
@@ -71,27 +72,51 @@ class Removal:
         )
         return places, tuple(f"session {session_id!r} still holds some of its words" for session_id in mentions)
 
+    async def waiting(self, scope: str, wanted: Wanted) -> list[Candidate]:
+        """Returns the candidates of an owner that are meant and wait, or are being decided, or were given up."""
+        if not wanted.owner or wanted.fact_id:
+            return []
+        is_meant = means(wanted)
+        return [
+            candidate
+            async for job in self._jobs(scope, wanted.owner)
+            if (candidate := candidate_in(job.body)) is not None and is_meant(candidate)
+        ]
+
+    async def take_out(self, candidates: Sequence[Candidate]) -> int:
+        """Removes candidates from the queue; returns how many were there."""
+        return await self._unqueue([candidate.id for candidate in candidates])
+
     async def queued(self, scope: str, wanted: Wanted | None, gone: Sequence[Forgotten], words: Sequence[str]) -> int:
         """Removes waiting work that is about what was forgotten."""
         owners = {one.owner for one in gone} | ({wanted.owner} if wanted is not None and wanted.owner else set())
         references = {reference for one in gone for reference in one.references}
         count = 0
         for owner in sorted(owners):
-            group, after = group_of(scope, owner), ""
             if wanted is not None and wanted.all:
-                count += await self._queue.remove(group=group)
+                count += await self._queue.remove(group=group_of(scope, owner))
                 continue
-            doomed: list[str] = []
-            while True:
-                page = await self._queue.members(group, after, BATCH_MAX)
-                for one in page:
-                    after = one.job.id
-                    if _concerns(one.job.body, wanted, references, words):
-                        doomed.append(after)
-                if len(page) < BATCH_MAX:
-                    break
-            for start in range(0, len(doomed), BATCH_MAX):
-                count += await self._queue.remove(ids=doomed[start : start + BATCH_MAX])
+            doomed = [
+                job.id async for job in self._jobs(scope, owner) if _concerns(job.body, wanted, references, words)
+            ]
+            count += await self._unqueue(doomed)
+        return count
+
+    async def _jobs(self, scope: str, owner: str) -> AsyncIterator[Job]:
+        """Streams an owner's jobs wherever they are."""
+        group, after = group_of(scope, owner), ""
+        while True:
+            page = await self._queue.members(group, after, BATCH_MAX)
+            for one in page:
+                after = one.job.id
+                yield one.job
+            if len(page) < BATCH_MAX:
+                return
+
+    async def _unqueue(self, ids: Sequence[str]) -> int:
+        count = 0
+        for start in range(0, len(ids), BATCH_MAX):
+            count += await self._queue.remove(ids=ids[start : start + BATCH_MAX])
         return count
 
     async def read(self, keys: Sequence[FactKey]) -> list[FactContent]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import NamedTuple
 
 from noosphere.consistency import Reason, Refusal, invalid
@@ -46,12 +46,23 @@ class Wanted(NamedTuple):
         """Tells whether a source is the producer's."""
         return self.producer in (source.producer, source.agent)
 
+    def is_whole(self, note: FactNote) -> bool:
+        """Tells whether a fact that is meant goes, rather than only what the producer said for it."""
+        return not self.producer or all(map(self.is_of, note.sources))
+
 
 class Selected(NamedTuple):
-    """What is meant: facts, and keys of the contents of candidates that are kept apart."""
+    """What is meant.
+
+    Attributes:
+        facts: the facts.
+        held: keys of the contents of candidates that are kept apart.
+        summaries: facts that sum up one of these with others, and so say the same.
+    """
 
     facts: tuple[FactNote, ...]
     held: tuple[FactKey, ...]
+    summaries: tuple[FactNote, ...] = ()
 
 
 class Query:
@@ -69,6 +80,20 @@ class Query:
         return self.terms <= {term for text in texts for term in terms(text, singles=True)}
 
 
+def means(wanted: Wanted) -> Callable[[Candidate], bool]:
+    """Returns what tells whether a candidate that is no fact is meant; one fact's id means none.
+
+    Raises:
+        Refusal: INVALID_FIELD for a query without words.
+    """
+    if wanted.query:
+        query = Query(wanted.query)
+        return lambda one: query.means(one.text, one.subject, one.predicate, one.object)
+    if wanted.producer:
+        return lambda one: wanted.producer in (one.producer, one.actor.rpartition("#")[0])
+    return lambda _: wanted.all
+
+
 async def select(ledger: Ledger, store: FactStore, scope: str, wanted: Wanted) -> Selected:
     """Finds what a call means in a scope; it may change before it is forgotten.
 
@@ -83,11 +108,8 @@ async def select(ledger: Ledger, store: FactStore, scope: str, wanted: Wanted) -
     if wanted.query:
         return await _by_query(ledger, store, scope, wanted)
     facts = [note async for note in ledger.all_facts(scope) if _meant(note, wanted)]
-    held = [
-        key
-        async for key, candidate in _held(store, scope, wanted.owner)
-        if wanted.all or wanted.producer in (candidate.producer, candidate.actor.rpartition("#")[0])
-    ]
+    is_meant = means(wanted)
+    held = [key async for key, candidate in _held(store, scope, wanted.owner) if is_meant(candidate)]
     return Selected(tuple(facts[:FOUND_MAX]), tuple(held))
 
 
@@ -111,11 +133,8 @@ async def _by_query(ledger: Ledger, store: FactStore, scope: str, wanted: Wanted
     notes: list[FactNote] = []
     for start in range(0, len(ids), BATCH_MAX):
         notes += (await ledger.facts(scope, list(ids)[start : start + BATCH_MAX])).values()
-    held = [
-        key
-        async for key, candidate in _held(store, scope, wanted.owner)
-        if query.means(candidate.text, candidate.subject, candidate.predicate, candidate.object)
-    ]
+    is_meant = means(wanted)
+    held = [key async for key, candidate in _held(store, scope, wanted.owner) if is_meant(candidate)]
     return Selected(tuple(notes), tuple(held))
 
 

@@ -27,7 +27,7 @@ from .extracting import Extracting
 from .extraction import BACKGROUND_PRIORITY, EXTRACT_PRIORITY, EXTRACTION_JOBS
 from .extractions import Extractions
 from .forgetting import Forgetting
-from .intake import Draft, Intake, Taken, decode_waiting, group_of
+from .intake import CANDIDATE_JOBS, Draft, Intake, Taken, decode_waiting, group_of
 from .ledger import Ledger
 from .lines import Lines
 from .near import KnownClaims
@@ -44,11 +44,8 @@ from .upkeep import FactUpkeep, Report, ScopeRound
 from .vectors import Vectors
 from .workers import Handler, Lane, Workers
 
-CANDIDATE_JOBS = "candidate"
-"""The kind of a job that decides about a candidate."""
-
 _DECIDING = Lane(priority_max=EXTRACT_PRIORITY - 1)
-_EXTRACTING = Lane(batch=4, priority_min=EXTRACT_PRIORITY, priority_max=BACKGROUND_PRIORITY)
+_EXTRACTING = Lane(batch=4, batches=1, priority_min=EXTRACT_PRIORITY, priority_max=BACKGROUND_PRIORITY)
 
 
 class Submitted(NamedTuple):

@@ -15,6 +15,9 @@ from .types import Candidate, Claim, Why
 
 SECRET_BYTES = 32
 
+EXTRACTOR = "extractor/"
+"""Before the name of the extractor that produced a candidate."""
+
 
 def evidence_key(secret: bytes, owner: str, reference: str) -> str:
     """Returns where it is noted that something resting on this evidence was forgotten."""
@@ -34,6 +37,11 @@ def producer_key(secret: bytes, producer: str) -> str:
     return _key(secret, "producer", producer)
 
 
+def owner_key(secret: bytes, owner: str) -> str:
+    """Returns where it is noted that everything of an owner was forgotten."""
+    return _key(secret, "owner", owner)
+
+
 def keys_of(secret: bytes, candidate: Candidate, claim: Claim) -> tuple[str, ...]:
     """Returns every key of a ledger on which it depends whether a candidate is suppressed."""
     return (
@@ -41,6 +49,7 @@ def keys_of(secret: bytes, candidate: Candidate, claim: Claim) -> tuple[str, ...
         evidence_key(secret, candidate.owner, OWN_WORD + candidate.id),
         *claim_keys(secret, claim.key, claim.slot),
         *_producer_keys(secret, candidate),
+        owner_key(secret, candidate.owner),
     )
 
 
@@ -64,12 +73,21 @@ def suppressed(page: Page, secret: bytes, candidate: Candidate, claim: Claim) ->
         note = _noted(page, key)
         if note is not None and candidate.submitted_ms <= note.time_ms:
             return Why("suppress", "producer_forgotten", "Its producer was forgotten after it was submitted.")
+    note = _noted(page, owner_key(secret, candidate.owner))
+    # An extraction that began before submits later what was said before.
+    if note is not None and min(candidate.submitted_ms, _read_ms(candidate)) <= note.time_ms:
+        return Why("suppress", "owner_forgotten", "All facts of its owner were forgotten after it was said.")
     return None
 
 
 def secret_of(page: Page) -> bytes:
     """Returns the ledger's secret, of one whose ``SECRET`` was read; empty if nothing was ever forgotten there."""
     return page.get(SECRET, bytes) or b""
+
+
+def _read_ms(candidate: Candidate) -> int:
+    """Returns when that was said which a candidate was extracted from; of others, when they were submitted."""
+    return candidate.valid_from_ms if candidate.producer.startswith(EXTRACTOR) else candidate.submitted_ms
 
 
 def _producer_keys(secret: bytes, candidate: Candidate) -> tuple[str, ...]:
