@@ -128,10 +128,7 @@ async def test_many_owners_are_asked_at_once(scene: Scene) -> None:
 
 async def test_facts_near_an_open_goal_enter_working_memory_once(scene: Scene) -> None:
     mine = {"owner": "agent/planner"}
-    near = [
-        await scene.user.tells("Phoenix launches need a sign-off from legal", **mine),
-        await scene.user.tells("The budget of the Phoenix launch is 40,000 euros", **mine),
-    ]
+    near = await scene.user.tells("The launch of Phoenix needs a sign-off from legal", **mine)
     await scene.user.tells("The canteen serves soup on Mondays", **mine)
     await scene.user.tells("The Phoenix launch is a secret of another", owner=scene.user.user)
     await scene.sessions.agent.put(space("work"), "goals/main", "Prepare the launch of Phoenix")
@@ -140,7 +137,7 @@ async def test_facts_near_an_open_goal_enter_working_memory_once(scene: Scene) -
     assert {change.reason for change in promoted} == {"near_goal"}
     items = {key: json.loads(data) for key, data in (await scene.sessions.items("work")).items()}
     facts = {key: value for key, value in items.items() if key.startswith("facts/")}
-    assert {value["id"] for value in facts.values()} == set(near)
+    assert [value["id"] for value in facts.values()] == [near]
     assert {change.key for change in promoted} == set(facts)
     assert {value["trust"] for value in facts.values()} == {0.5}
     again = await scene.sessions.turns("work")

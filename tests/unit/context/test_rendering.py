@@ -57,14 +57,26 @@ def test_no_text_passes_for_another_entry(texts: list[str], form: Form) -> None:
     assert len(heads) == len(chosen)
 
 
-def test_entries_stand_by_trust_and_then_by_age() -> None:
-    def fact(name: str, trust: float, version: int) -> Chosen:
-        return Chosen(Candidate(f"fact:{name}", SectionKind.FACTS, "s", version, trust, 0.5, name), name)
+def entries(section: SectionKind, kind: str) -> list[str]:
+    def entry(name: str, trust: float, version: int) -> Chosen:
+        return Chosen(Candidate(f"{kind}:{name}", section, "s", version, trust, 0.5, name), name)
 
-    block = write_block(FENCE, "recalled facts", [fact("a", 0.3, 1), fact("b", 0.9, 7), fact("c", 0.9, 2)], Form.FULL)
-    assert block.splitlines()[1:-1] == [
+    chosen = [entry("a", 0.3, 1), entry("b", 0.9, 7), entry("c", 0.9, 2)]
+    return write_block(FENCE, kind, chosen, Form.FULL).splitlines()[1:-1]
+
+
+def test_entries_stand_by_trust_and_then_by_age() -> None:
+    assert entries(SectionKind.WORKING, "item") == [
         "- c v2 (s, trust 0.9): c",
         "- b v7 (s, trust 0.9): b",
+        "- a v1 (s, trust 0.3): a",
+    ]
+
+
+def test_recalled_facts_stand_by_trust_and_then_as_they_were_found() -> None:
+    assert entries(SectionKind.FACTS, "fact") == [
+        "- b v7 (s, trust 0.9): b",
+        "- c v2 (s, trust 0.9): c",
         "- a v1 (s, trust 0.3): a",
     ]
 
