@@ -207,6 +207,8 @@ def test_a_model_must_be_named_for_an_endpoint() -> None:
     assert load(flags={"summariser": "openai", "summariser_model": "tiny"}).settings.summariser_model == "tiny"
     with pytest.raises(ConfigError, match=r"extractor_model: '' names no model, and extractor 'openai' needs one$"):
         load(flags={"extractor": "openai"})
+    with pytest.raises(ConfigError, match=r"'' names no model, and transition_policy 'openai' needs one$"):
+        load(flags={"transition_policy": "openai"})
     with pytest.raises(ConfigError, match=r"embedder_dimension: 0 is no dimension, and embedder 'openai' needs that"):
         load(flags={"embedder": "openai", "embedder_model": "tiny"})
     assert load(flags={"embedder": "openai", "embedder_model": "tiny", "embedder_dimension": 3}).settings

@@ -192,6 +192,7 @@ async def open_engine(
             tokenizers=models.tokenizers,
             relate=_relate,
             basis=RecordedBasis(scribe),
+            policy=models.policy,
             recall=facts.recall,
             metrics=metrics,
             learner=Learner(scribe),

@@ -13,7 +13,14 @@ from tests.support.endpoint import answering, completion, open_endpoint
 
 from noosphere.server.config import ConfigError, Settings
 from noosphere.server.models import ExtractiveSummariser, build
-from noosphere.server.ports.models import ExtractionSource, SourceMessage, SummariserError
+from noosphere.server.ports.models import (
+    ExtractionSource,
+    PolicyError,
+    PolicyItem,
+    PolicySession,
+    SourceMessage,
+    SummariserError,
+)
 
 TALK = [SourceMessage("user", "kim", "Please build the importer.")]
 
@@ -64,8 +71,9 @@ async def test_an_endpoint_is_used_as_configured() -> None:
         {"summariser": "openai", "summariser_model": "tiny"},
         {"extractor": "openai", "extractor_model": "tiny"},
         {"embedder": "openai", "embedder_model": "tiny", "embedder_dimension": 3},
+        {"transition_policy": "openai", "transition_policy_model": "tiny"},
     ],
-    ids=["summariser", "extractor", "embedder"],
+    ids=["summariser", "extractor", "embedder", "policy"],
 )
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
@@ -108,3 +116,28 @@ async def test_embedder_and_extractor_behind_endpoints_are_used_as_configured() 
         assert found.claims == ()
         await models.aclose()
     assert [asked.headers["authorization"] for asked in endpoint.asked] == ["Bearer sk-2", "Bearer sk-3"]
+
+
+async def test_a_policy_behind_an_endpoint_is_used_as_configured() -> None:
+    assert build(Settings()).policy is None
+    answer = completion('{"decisions": [{"id": 0, "action": "archive"}]}')
+    async with open_endpoint(answering(answer)) as endpoint:
+        models = build(
+            Settings(
+                transition_policy="openai",
+                transition_policy_url=endpoint.url,
+                transition_policy_model="p",
+                transition_policy_key=SecretStr("sk-4"),
+                transition_policy_hourly_calls_max=1,
+                transition_policy_json_schema=False,
+            )
+        )
+        assert models.policy is not None
+        assert models.policy.name == "p/1"
+        session, item = PolicySession(9, (), 0, 0.5, 0), PolicyItem("notes/a", "notes", "a", 1, 0.5, 3, 5, 0)
+        assert await models.policy.decide(session, [item]) == {"notes/a": "archive"}
+        with pytest.raises(PolicyError, match="budget is spent: 1 calls"):
+            await models.policy.decide(session, [item])
+        await models.aclose()
+    assert endpoint.asked[0].headers["authorization"] == "Bearer sk-4"
+    assert "response_format" not in endpoint.asked[0].body

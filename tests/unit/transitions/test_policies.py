@@ -1,4 +1,4 @@
-"""A policy beside the rules: it decides about what may leave, and nothing that it does harms a session."""
+"""A policy beside the rules: it decides about candidates, and nothing that it does harms a session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from noosphere.server.ports.models import PolicyError, PolicyItem, PolicySession
 from noosphere.server.sessions.types import TransitionAction
 from noosphere.server.transitions import policies
 from noosphere.server.transitions.facts import ItemState, Situation
-from noosphere.server.transitions.policies import advised
+from noosphere.server.transitions.policies import GOALS_MAX, TEXT_CHARS_MAX, Adviser
 from noosphere.server.transitions.rules import NAME, judge
 
 AT = Situation(100, grace_turns=3, utilizations=(0.2, 0.7), tokens_spent=5_000, accessed=4)
@@ -28,9 +28,11 @@ class Model:
         self.answer = answer
         self.session: PolicySession | None = None
         self.asked: list[str] = []
+        self.calls = 0
 
     async def decide(self, session: PolicySession, items: Sequence[PolicyItem]) -> Mapping[str, str]:
         self.session, self.asked = session, [item.key for item in items]
+        self.calls += 1
         if isinstance(self.answer, Exception):
             raise self.answer
         if self.answer is None:
@@ -40,18 +42,21 @@ class Model:
 
 
 def state(key: str, **known: Any) -> ItemState:
-    made = ItemState(key, "note", 5, 0.5, created_turn=10, access_turn=100, accesses=10)
+    """A candidate that the rules leave where it is, since there is room."""
+    made = ItemState(key, "note", 5, 0.5, created_turn=10, access_turn=100, accesses=1)
     return made._replace(**known)
 
 
-async def decided(model: Model | None, *states: ItemState) -> tuple[str, dict[str, tuple[TransitionAction, str]]]:
+async def decided(
+    model: Model | None, *states: ItemState, adviser: Adviser | None = None
+) -> tuple[str, dict[str, tuple[TransitionAction, str]]]:
     ordered = sorted(states)
     items = [live(one.key, goal=one.open_goal) for one in ordered]
-    name, verdicts = await advised(model, items, ordered, judge(ordered, AT), AT)
+    name, verdicts = await (adviser or Adviser(model)).advised(items, ordered, judge(ordered, AT), AT)
     return name, {verdict.key: (verdict.action, verdict.reason) for verdict in verdicts}
 
 
-async def test_it_decides_about_what_may_leave_and_is_told_how_the_session_stands() -> None:
+async def test_it_decides_about_candidates_and_is_told_how_the_session_stands() -> None:
     model = Model({"notes/a": "drop", "notes/b": "compress", "unknown": "drop"})
     goal = state("goals/main", open_goal=True)
     name, found = await decided(model, goal, state("notes/a"), state("notes/b"), state("notes/c"))
@@ -65,10 +70,17 @@ async def test_it_decides_about_what_may_leave_and_is_told_how_the_session_stand
 
 @pytest.mark.parametrize(
     "protected",
-    [{"pinned": True}, {"open_goal": True}, {"awaited": True}, {"control": True}, {"created_turn": 99}],
-    ids=["pinned", "goal", "pending call", "control", "new"],
+    [
+        {"pinned": True},
+        {"open_goal": True},
+        {"awaited": True},
+        {"control": True},
+        {"created_turn": 99},
+        {"accesses": 2},
+    ],
+    ids=["pinned", "goal", "pending call", "control", "new", "in use"],
 )
-async def test_what_is_protected_or_new_is_not_asked_about_and_stays(protected: dict[str, Any]) -> None:
+async def test_what_is_protected_new_or_in_use_is_not_asked_about_and_stays(protected: dict[str, Any]) -> None:
     model = Model({"notes/a": "drop", "notes/b": "drop"})
     _, found = await decided(model, state("notes/a", **protected), state("notes/b"))
     assert model.asked == ["notes/b"]
@@ -90,7 +102,41 @@ async def test_if_it_is_slow_wrong_or_away_the_rules_decide(answer: Any, monkeyp
     assert found["notes/a"] == (TransitionAction.ARCHIVE, "idle")
 
 
-async def test_without_anything_that_may_leave_it_is_not_asked() -> None:
+async def test_without_a_candidate_it_is_not_asked() -> None:
     model = Model({})
-    assert (await decided(model, state("notes/a", pinned=True)))[0] == NAME
+    assert (await decided(model, state("notes/a", pinned=True), state("notes/b", accesses=9)))[0] == NAME
     assert model.session is None
+
+
+async def test_what_else_the_rules_let_go_is_asked_about_too() -> None:
+    """So that a policy may keep what over 100 items would push out though it is in use."""
+    many = [state(f"notes/{n:03}", accesses=9, importance=1.0) for n in range(101)]
+    many[7] = many[7]._replace(importance=0.4)
+    model = Model({"notes/007": "retain"})
+    assert (await decided(None, *many))[1]["notes/007"] == (TransitionAction.ARCHIVE, "over_limit")
+    _, found = await decided(model, *many)
+    assert model.asked == ["notes/007"]
+    assert found["notes/007"] == (TransitionAction.RETAIN, "policy")
+
+
+@pytest.mark.parametrize(
+    "answer", [{"notes/a": "archive", "notes/b": "archive"}, PolicyError("away")], ids=["decided", "away"]
+)
+async def test_a_run_that_begins_anew_asks_once_and_leaves_what_changed_to_the_rules(answer: Any) -> None:
+    model = Model(answer)
+    adviser = Adviser(model)
+    first = await decided(model, state("notes/a"), state("notes/b"), adviser=adviser)
+    name, found = await decided(model, state("notes/a"), state("notes/b", tokens=6), adviser=adviser)
+    assert model.calls == 1
+    assert name == first[0]
+    assert found["notes/a"] == first[1]["notes/a"]
+    assert found["notes/b"] == (TransitionAction.RETAIN, "room")
+
+
+async def test_what_it_is_given_is_bounded() -> None:
+    model = Model({})
+    goals = [state(f"goals/{n:02}-{'x' * TEXT_CHARS_MAX}", open_goal=True) for n in range(GOALS_MAX + 1)]
+    await decided(model, state("notes/a"), *goals)
+    assert model.session is not None
+    assert len(model.session.goals) == GOALS_MAX
+    assert {len(goal) for goal in model.session.goals} == {TEXT_CHARS_MAX}

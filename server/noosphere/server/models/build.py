@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..config import ConfigError, Settings
 from ..ports.metrics import ModelMetrics
-from ..ports.models import Embedder, Extractor, Summariser, Tokenizers
+from ..ports.models import Embedder, Extractor, Summariser, Tokenizers, TransitionPolicy
 from ..ports.runtime import Clock, SystemClock, system_random
 from .embedding import bundled
 from .extraction import RulesExtractor
@@ -29,6 +29,7 @@ class Models(NamedTuple):
         fallback: makes them when that fails; needs neither model nor network.
         embedder: makes vectors; None if facts are found by keywords alone.
         extractor: finds facts in texts.
+        policy: decides about working memory; None if rules do.
         warm: begins to load what is loaded when it is first needed.
         aclose: closes connections and ends threads.
     """
@@ -38,6 +39,7 @@ class Models(NamedTuple):
     fallback: Summariser
     embedder: Embedder | None
     extractor: Extractor
+    policy: TransitionPolicy | None
     warm: Callable[[], None]
     aclose: Callable[[], Awaitable[None]]
 
@@ -71,6 +73,7 @@ def build(
         fallback=fallback,
         embedder=maker.embedder(),
         extractor=maker.extractor() if settings.extractor == "openai" else RulesExtractor(),
+        policy=maker.policy() if settings.transition_policy == "openai" else None,
         warm=maker.warm,
         aclose=maker.aclose,
     )
@@ -121,6 +124,23 @@ class _Maker:
             self._budget("extractor"),
             tokenizer=self._tokenizers.named(ESTIMATE),
             input_tokens_max=given.extractor_input_tokens_max,
+        )
+
+    def policy(self) -> TransitionPolicy:
+        from .endpoint import Completions, EndpointPolicy
+
+        given = self._settings
+        completions = Completions(
+            self._connection("transition_policy"),
+            given.transition_policy_model,
+            with_schema=given.transition_policy_json_schema,
+        )
+        return EndpointPolicy(
+            completions,
+            self._budget("transition_policy"),
+            tokenizer=self._tokenizers.named(ESTIMATE),
+            input_tokens_max=given.transition_policy_input_tokens_max,
+            clock=self._clock,
         )
 
     def embedder(self) -> Embedder | None:

@@ -28,7 +28,7 @@ class ModelMetrics(Protocol):
         """Counts one call.
 
         Args:
-            purpose: ``summariser``, ``embedder`` or ``extractor``.
+            purpose: ``summariser``, ``embedder``, ``extractor`` or ``transition_policy``.
             outcome: ``answered``, ``failed``, or ``over_budget`` for a call that was not made.
             tokens: what it used, in and out, as the endpoint says; an upper estimate where it does not.
         """

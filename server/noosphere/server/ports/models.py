@@ -154,11 +154,11 @@ class PolicySession(NamedTuple):
 
 
 class PolicyError(Exception):
-    """A policy has not decided; the rules do."""
+    """A policy has not decided; the rules do. Whoever raises it tells the log why, but not at the end of each turn."""
 
 
 class TransitionPolicy(Protocol):
-    """Decides instead of the rules which of the items that may leave working memory do so."""
+    """Decides instead of the rules what becomes of candidates: items that may leave working memory."""
 
     @property
     def name(self) -> str:
@@ -170,7 +170,7 @@ class TransitionPolicy(Protocol):
 
         Args:
             session: where they are.
-            items: those that may leave, at most 256.
+            items: the candidates, at most 256.
 
         Raises:
             PolicyError: it was slow, wrong or away.

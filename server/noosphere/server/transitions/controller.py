@@ -28,10 +28,10 @@ from .chronicle import Chronicle, decode_chronicle, encode_chronicle
 from .events import EVENT_SCAN, record_run, surplus_keys, transitions_of_turn
 from .facts import Situation, Verdict
 from .learning import Learner
-from .policies import advised
+from .policies import Adviser
 from .preparing import Promotion, SummaryItem, promotions, summary_items
 from .reporting import figures_of
-from .rules import judge
+from .rules import NAME, judge
 from .states import LiveItem, Relate, item_states, live_items
 from .watching import SessionWatch
 
@@ -153,7 +153,10 @@ class Controller:
                 await learner.learn(session_id, turn)
             return TurnOutcome(transitions=await transitions_of_turn(self._scribe, session_id, turn))
         quiet = Call(call.incarnation, fences=call.fences)
-        reply = await prepared(session_id, lambda: self._run(quiet, session_id, {}, dry_run=False, only_settle=idle))
+        adviser = Adviser(self._policy)
+        reply = await prepared(
+            session_id, lambda: self._run(quiet, session_id, {}, adviser, dry_run=False, only_settle=idle)
+        )
         learned = () if learner is None else await learner.learn(session_id, turn)
         changes = tuple(sorted((*_changes(reply.transitions), *learned)))
         if self._metrics is not None:
@@ -189,7 +192,8 @@ class Controller:
             # The controller writes as nobody in the background, so the write would not ask.
             require_writer(call)
         instructions = _instructions(keys, instruction)
-        reply = await prepared(session_id, lambda: self._run(call, session_id, instructions, dry_run=dry_run))
+        adviser = Adviser(None if instructions else self._policy)
+        reply = await prepared(session_id, lambda: self._run(call, session_id, instructions, adviser, dry_run=dry_run))
         if self._learner is None or instructions:
             return reply
         if dry_run:
@@ -204,12 +208,13 @@ class Controller:
         call: Call,
         session_id: str,
         instructions: Mapping[str, TransitionAction],
+        adviser: Adviser,
         *,
         dry_run: bool,
         only_settle: bool = False,
     ) -> RunReply:
         keys, notes = self._watch.of(session_id)
-        plan = await self._plan(call, session_id, instructions, only_settle)
+        plan = await self._plan(call, session_id, instructions, adviser, only_settle)
         if dry_run:
             return RunReply(_transitions(plan, 0, {}), plan.head, plan.read_set, plan.stale)
         written = await self._carry_out(call, session_id, plan, instructions)
@@ -222,7 +227,12 @@ class Controller:
         return RunReply(written.value, written.head, written.read_set, written.stale)
 
     async def _plan(
-        self, call: Call, session_id: str, instructions: Mapping[str, TransitionAction], only_settle: bool
+        self,
+        call: Call,
+        session_id: str,
+        instructions: Mapping[str, TransitionAction],
+        adviser: Adviser,
+        only_settle: bool,
     ) -> _Plan:
         look = await self._look(call, session_id)
         awaited = frozenset[str]() if self._basis is None else await self._basis.awaited_keys(session_id)
@@ -246,10 +256,10 @@ class Controller:
         summaries: Mapping[str, SummaryItem] = {}
         promoted: tuple[Promotion, ...] = ()
         if not only_settle:
-            judged = judge(states, at, instructions)
-            # What an ephemeral session holds is told to no model.
-            asked = None if instructions or look.session.ephemeral else self._policy
-            policy, verdicts = await advised(asked, items, states, judged, at)
+            policy, verdicts = NAME, judge(states, at, instructions)
+            if not look.session.ephemeral:
+                # What an ephemeral session holds is told to no model.
+                policy, verdicts = await adviser.advised(items, states, verdicts, at)
             verdicts = _affordable(verdicts, by_key)
             groups: dict[str, list[LiveItem]] = {}
             for verdict in verdicts:

@@ -86,6 +86,11 @@ def protection(item: ItemState) -> tuple[str, str] | None:
     return None
 
 
+def is_candidate(item: ItemState, at: Situation) -> bool:
+    """Returns whether an item may leave working memory because it is hardly asked for."""
+    return _may_go(item, at) and (_idle(item, at) > IDLE_TURNS or item.accesses < ACCESSES_MIN)
+
+
 def _instructed(item: ItemState, at: Situation, instructions: Instructions) -> Verdict:
     worth = score(item, at.turn)
     wanted = instructions.get(item.key)
@@ -113,11 +118,11 @@ def _first_verdict(item: ItemState, at: Situation, short: bool, active: int) -> 
 
     if (why := protection(item)) is not None:
         return retain(*why)
-    age, idle = at.turn - item.created_turn, max(0, at.turn - item.access_turn)
+    age, idle = at.turn - item.created_turn, _idle(item, at)
     if age < at.grace_turns:
         return retain("new", f"It is {_turns(age)} old, and none is judged before {at.grace_turns}.")
-    idle_long, rare = idle > IDLE_TURNS, item.accesses < ACCESSES_MIN
-    if not idle_long and not rare:
+    idle_long = idle > IDLE_TURNS
+    if not is_candidate(item, at):
         quiet = "quiet" if idle >= QUIET_TURNS else "in_use"
         return retain(quiet, _rarely(item))
     why_candidate = f"Nobody has asked for it for {idle} turns." if idle_long else _rarely(item)
@@ -151,6 +156,10 @@ def _turns(count: int) -> str:
 
 def _rarely(item: ItemState) -> str:
     return f"It was asked for in {item.accesses} of the last {WINDOW_TURNS} turns."
+
+
+def _idle(item: ItemState, at: Situation) -> int:
+    return max(0, at.turn - item.access_turn)
 
 
 def _may_go(item: ItemState, at: Situation) -> bool:
