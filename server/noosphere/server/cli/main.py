@@ -88,6 +88,9 @@ def run(arguments: Sequence[str]) -> int:
     command = get_command(app)
     # gRPC's core writes lines of its own to stderr, about what our errors say already.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    # Read when numpy is loaded. Threads of its own spin while they wait for each other: beside an event loop that makes
+    # searches and embeddings several times slower, and hardly faster on an idle machine.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Decided here because a command line that cannot be parsed has to be answered in the right form, too.
     as_json = "--json" in itertools.takewhile(lambda argument: argument != "--", arguments)
     _set_encoding(as_json)
