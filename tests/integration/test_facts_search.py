@@ -27,8 +27,9 @@ async def user(local: LocalServer) -> Teller:
     return await Teller.begin(await local.api.agent("a"))
 
 
-async def test_what_was_superseded_comes_back_only_if_history_is_asked_for(user: Teller) -> None:
+async def test_what_was_superseded_comes_back_only_if_history_is_asked_for(local: LocalServer, user: Teller) -> None:
     for at in range(5):
+        await local.elapse(1)
         await user.tells(f"Lives in city {at}", subject="user", predicate="home city", object=f"city {at}", **SINGLE)
     asked = "In which city does the user live?"
     assert await user.finds(asked) == ["Lives in city 4"]
