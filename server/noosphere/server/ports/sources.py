@@ -1,7 +1,7 @@
 """The port through which facts look at what they rest on: messages, results of tools, and the words in them.
 
 A reference is ``msg:<session>/<message id>`` or ``tool:<session>/<call id>``. References of other kinds name what the
-server does not hold.
+server does not hold. Ephemeral sessions hold no sources: nothing that is made of them may outlive them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Source(NamedTuple):
     """A text that a fact may rest on.
 
     Attributes:
-        reference: names it.
+        reference: names it, in the session that holds it, even if it was asked for by a fork's.
         text: the whole text, as it arrived.
         trust: 0.5 for what a user said, 0 for what came from outside or is made of it.
         role: ``user``, ``assistant``, ``system`` or ``tool``.
@@ -74,8 +74,16 @@ class Sources(Protocol):
     async def page(self, agent: str, session_id: str, after: str, limit: int) -> tuple[Source, ...]:
         """Reads a session's messages and results of tools in order, raw, after a position; empty for its beginning.
 
+        What came after its place was read, as the result of a slow tool may, is on a later page. Nothing is the end.
+
+        Args:
+            agent: who asks; empty for the server itself.
+            session_id: which session.
+            after: a source's position.
+            limit: 1 to 256.
+
         Raises:
-            Refusal: SESSION_NOT_FOUND.
+            Refusal: SESSION_NOT_FOUND, INVALID_FIELD.
         """
         ...
 
@@ -89,13 +97,19 @@ class Redaction(Protocol):
     async def redact(self, references: Sequence[str], words: Sequence[str]) -> tuple[Redacted, ...]:
         """Overwrites sources, and words wherever they occur in the sessions of these sources, for good.
 
-        The text of each source is overwritten whole. In everything else of its session (other messages, results of
-        tools, items, summaries, checkpoints, what waits to become a fact, remembered replies) the words are.
-        Then nothing of them is in any log or file of the working store.
+        The text of each source is overwritten whole. In everything else of its session, and of those that it was
+        forked from or that were forked from it (other messages, results of tools, items, summaries, checkpoints, what
+        waits to become a fact, remembered replies), the words are; names stay. Then nothing of them is in any log or
+        file of the working store. What was cut off is finished by the same call again.
 
         Args:
-            references: at most 256; those that are not there are skipped.
-            words: at most 256 texts of at least 4 characters.
+            references: at most 256; those that are not there are skipped. ``session:<id>`` names a session without a
+                source, e.g. one that ``mentions`` has found.
+            words: at most 256 texts of 4 to 4,096 characters, whatever their case and spelling in Unicode or JSON.
+
+        Raises:
+            Refusal: INVALID_FIELD, VALUE_TOO_LARGE, LIMIT_EXCEEDED (too many forks), before anything is done;
+                CONTENTION.
         """
         ...
 

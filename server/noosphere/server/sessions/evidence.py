@@ -153,21 +153,18 @@ class Evidence:
         return "" if Reference.parse(name) is None else name
 
     async def _find(self, path: Path, reference: Reference) -> Source | None:
-        sessions = dict.fromkeys((path.session_id, *map(path.session_at, reversed(range(len(path.parts))))))
-        for session_id in sessions:
-            entry = await self._witness.entry(session_id, reference)
-            if entry is None:
-                continue
-            key = place_key(entry.key)
-            place = path.place_of(key, session_id)
-            if place is None and session_id != path.session_id:
-                # What is said there since is no part of the fork.
-                continue
-            if reference.kind is SourceKind.TOOL:
-                return await self._witness.result(session_id, tool_call_of(entry))
-            line = path if place is not None else path.with_all_branches()
-            return await self._witness.message(line, place or Place(len(line.parts) - 1, key), message_of(entry))
-        return None
+        located = await self._witness.locate(path, reference)
+        if located is None:
+            return None
+        session_id, entry = located
+        if reference.kind is SourceKind.TOOL:
+            return await self._witness.result(session_id, tool_call_of(entry))
+        key = place_key(entry.key)
+        place = path.place_of(key, session_id)
+        if place is None:
+            path = path.with_all_branches()
+            place = Place(len(path.parts) - 1, key)
+        return await self._witness.message(path, place, message_of(entry))
 
 
 def _is_evidence(agent: str, session_id: str) -> bool:

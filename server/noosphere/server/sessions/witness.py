@@ -8,7 +8,7 @@ import re
 import msgspec
 
 from ..memory.codec import decode_record
-from ..ports.sources import Source
+from ..ports.sources import REDACTED, Source
 from ..ports.store import StoredEntry
 from .appending import known_anywhere, message_key
 from .codec import decode_index, decode_message
@@ -40,6 +40,17 @@ class Witness:
         self._scribe = scribe
         self._seen = seen
 
+    async def locate(self, path: Path, reference: Reference) -> tuple[str, StoredEntry] | None:
+        """Returns what a reference means, and the session that holds it: its own, or one that it was forked from."""
+        for session_id in dict.fromkeys((path.session_id, *map(path.session_at, reversed(range(len(path.parts)))))):
+            entry = await self.entry(session_id, reference)
+            if entry is None:
+                continue
+            # What was said in a parent after the fork is no part of it.
+            if session_id == path.session_id or path.place_of(place_key(entry.key), session_id) is not None:
+                return session_id, entry
+        return None
+
     async def entry(self, session_id: str, reference: Reference) -> StoredEntry | None:
         """Returns the record that a reference's id means in a session; None if it means nothing there."""
         is_message = reference.kind is SourceKind.MESSAGE
@@ -53,8 +64,8 @@ class Witness:
         return None if look is None or look.record(key) is None else look.entries[key]
 
     async def message(self, path: Path, place: Place, message: Message) -> Source | None:
-        """Returns a message of a branch as a source; None for one that was taken back."""
-        if message.retracted:
+        """Returns a message of a branch as a source; None for one that was taken back or forgotten."""
+        if message.retracted or message.text == REDACTED:
             return None
         session_id = path.session_at(place.stretch)
         shows = shows_context(message.text)
@@ -73,8 +84,8 @@ class Witness:
         )
 
     async def result(self, session_id: str, call: ToolCall) -> Source | None:
-        """Returns a call's result as a source; None if it has none."""
-        if not has_result(call):
+        """Returns a call's result as a source; None if it has none, or it was forgotten."""
+        if not has_result(call) or call.content == REDACTED:
             return None
         text = await self._whole(session_id, call) if call.raw else call.content
         return Source(
