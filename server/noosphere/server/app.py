@@ -41,7 +41,7 @@ from .rpc.encode import forget_shown
 from .rpc.server import RpcServer
 from .sessions import Scribe, SessionRules, Sessions, SummaryWorker, VersionKeeper
 from .sessions.draining import OutboxDrain
-from .sessions.evidence import Evidence
+from .sessions.session_sources import SessionSources
 from .sessions.teaching import TeachesAfterTurn
 from .storage.embedded import (
     DataFolder,
@@ -167,15 +167,24 @@ async def open_engine(
             extension=rules,
         )
         scribe = Scribe(memory.core, rules.hooks)
-        evidence = Evidence(scribe)
+        sources = SessionSources(
+            scribe,
+            models.tokenizers,
+            system_random(),
+            forget=(
+                lambda _: memory.watches.forget_decoded(),
+                lambda _: forget_shown(),
+                lambda session_id: contexts.forget(session_id),
+            ),
+        )
         foreground = Foreground()
         facts = Facts(
             memory.core,
             memory.signals,
             fact_store,
             fact_queue,
-            evidence,
-            evidence,
+            sources,
+            sources,
             embedder=await _fitting(models, fact_store),
             extractor=models.extractor,
             summariser=models.fallback,
@@ -229,8 +238,8 @@ async def open_engine(
             observers=(_Watched(watch, sessions.summary_worker),),
             foreground=foreground,
         )
-        evidence.heed(ContextsShown(contexts.book))
-        drain = OutboxDrain(scribe, evidence, facts.intake, clock=clock, interval_ms=int(settings.sweep_seconds * 1000))
+        sources.heed(ContextsShown(contexts.book))
+        drain = OutboxDrain(scribe, sources, facts.intake, clock=clock, interval_ms=int(settings.sweep_seconds * 1000))
         draining = asyncio.create_task(drain.run(), name="noosphere-outboxes")
         tasks = (*memory.start(), *sessions.start(), *contexts.start(), *facts.start(), draining)
         supervise(tasks, on_fatal)
