@@ -68,6 +68,7 @@ async def test_facts_are_listed_by_pages_read_with_history_and_explained(world: 
     user = await Teller.begin(await world.agent())
     claim = {"subject": "user", "predicate": "home city", "cardinality": pb.CARDINALITY_SINGLE}
     paris = await user.tells("Lives in Paris", object="Paris", **claim)
+    await world.elapse(1)
     rome = await user.tells("Lives in Rome", object="Rome", **claim)
     tea = await user.tells("Likes green tea")
     assert {fact.id for fact in await user.facts.listed(user.user, page_size=1)} == {rome, tea}

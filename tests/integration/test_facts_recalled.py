@@ -66,6 +66,7 @@ async def test_a_profile_is_in_every_context_until_it_is_not_one_any_more(scene:
     paris = await scene.user.tells("Lives in Paris", object="Paris", pinned=True, importance=0.9, **home)
     _, fates, _ = await scene.context("Tell me a joke")
     assert set(fates) == {f"fact:{metric}", f"fact:{paris}"}
+    await scene.server.elapse(1)
     await scene.user.tells("Lives in Rome", object="Rome", **home)
     text, fates, _ = await scene.context("Tell me a joke")
     assert set(fates) == {f"fact:{metric}"}
