@@ -113,6 +113,19 @@ class FactAgent:
         request = pb.GetExtractionJobRequest(job_id=job_id)
         return (await self.call("GetExtractionJob", request, pb.GetExtractionJobResponse)).job
 
+    async def run_upkeep(self, scope: str = "", *, dry_run: bool = False) -> pb.RunFactUpkeepResponse:
+        """Runs upkeep."""
+        request = pb.RunFactUpkeepRequest(scope=scope, dry_run=dry_run)
+        return await self.call("RunFactUpkeep", request, pb.RunFactUpkeepResponse)
+
+    async def upkeep(self, scope: str = "") -> pb.GetFactUpkeepResponse:
+        """Reads what upkeep did last."""
+        return await self.call("GetFactUpkeep", pb.GetFactUpkeepRequest(scope=scope), pb.GetFactUpkeepResponse)
+
+    async def policy(self, scope: str) -> pb.FactPolicy:
+        """Reads the policy of a scope."""
+        return (await self.call("GetFactPolicy", pb.GetFactPolicyRequest(scope=scope), pb.GetFactPolicyResponse)).policy
+
     async def set_policy(self, scope: str, **fields: Any) -> pb.FactPolicy:
         """Sets the policy of a scope."""
         request = pb.SetFactPolicyRequest(scope=scope, policy=pb.FactPolicy(**fields))
@@ -133,7 +146,9 @@ class Conversation:
         sessions = SessionAgent(agent)
         return cls(sessions, (await sessions.open(session_name(sessions))).id)
 
-    async def hears(self, text: str, role: session_pb.Role.ValueType = session_pb.ROLE_USER, **fields: Any) -> pb.FactEvidence:
+    async def hears(
+        self, text: str, role: session_pb.Role.ValueType = session_pb.ROLE_USER, **fields: Any
+    ) -> pb.FactEvidence:
         """Has something said, by the user unless told otherwise; returns it as evidence."""
         self._count += 1
         message = said(text, role, **{"id": f"m{self._count}", **fields})

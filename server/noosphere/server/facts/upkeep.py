@@ -6,6 +6,7 @@ own. A change that has become wrong meanwhile is left for the next round; one th
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
@@ -34,7 +35,8 @@ class Round(msgspec.Struct, frozen=True, omit_defaults=True):
     """The newest round of a scope.
 
     Attributes:
-        begun_ms: store time at which it began; what is younger was not looked at.
+        begun_ms: store time at which it began, what is younger was not looked at; of one that failed, that of the
+            newest one that did not.
         ended_ms: store time at which it ended.
         looked_at: how many facts were looked at.
         changed: how many changes were made, by action.
@@ -114,10 +116,6 @@ class FactUpkeep:
             try:
                 made, count = await self._look_at(one, dry_run)
             except Exception as error:
-                if not dry_run:
-                    await self._record(
-                        one, Round(self._ledger.now_ms, failure=f"{type(error).__name__}: {error}"[:500])
-                    )
                 if scope or isinstance(error, Refusal):
                     raise
                 # It must not keep the scopes after it from being looked at.
@@ -138,25 +136,32 @@ class FactUpkeep:
 
     async def _look_at(self, scope: str, dry_run: bool) -> tuple[list[Change], int]:
         begun_ms = self._ledger.now_ms
-        if not dry_run:
-            await self._resume(scope)
         earlier = await self._newest(scope)
-        plan = await self._planner.plan(scope, since_ms=0 if earlier is None else earlier.begun_ms)
-        swept = await self._sweeper.find(scope)
-        changes = [change for step in plan.steps for change in step.changes] + list(swept.changes)
+        since_ms = 0 if earlier is None else earlier.begun_ms
         if dry_run:
-            return changes, plan.looked_at
+            plan, swept = await self._planner.plan(scope, since_ms=since_ms), await self._sweeper.find(scope)
+            return [change for step in plan.steps for change in step.changes] + list(swept.changes), plan.looked_at
         changed: Counter[str] = Counter()
         made: list[Change] = []
-        for step in plan.steps:
-            if await step.carry_out():
-                made += step.changes
-                changed.update(change.action for change in step.changes)
-            await self._clock.sleep(0)
-        await self._sweeper.remove(swept)
+        try:
+            await self._resume(scope)
+            plan, swept = await self._planner.plan(scope, since_ms=since_ms), await self._sweeper.find(scope)
+            for step in plan.steps:
+                if await step.carry_out():
+                    made += step.changes
+                    changed.update(change.action for change in step.changes)
+                await self._clock.sleep(0)
+            await self._sweeper.remove(swept)
+        except Exception as error:
+            failure = f"{type(error).__name__}: {error}"[:FAILURE_CHARS_MAX]
+            # What this round would have compared is compared by the next one.
+            failed = Round(since_ms, self._ledger.now_ms, changed=dict(changed), failure=failure)
+            with contextlib.suppress(Refusal):
+                await self._record(scope, failed)
+            raise
         made += swept.changes
         changed.update(change.action for change in swept.changes)
-        if changed or plan.fresh or earlier is None:
+        if changed or plan.fresh or earlier is None or earlier.failure:
             await self._record(scope, Round(begun_ms, self._ledger.now_ms, plan.looked_at, dict(changed)))
         return made, plan.looked_at
 
