@@ -128,6 +128,7 @@ async def test_a_dry_run_asks_and_changes_nothing(lab: Lab) -> None:
 async def test_an_instruction_asks_no_model(lab: Lab) -> None:
     await lab.note("flight")
     await lab.a.turns(S, 3)
+    await lab.a.begin_turn(S)
     await lab.a.run(S, keys=["notes/flight"], instruction=pb.TRANSITION_ACTION_RETAIN)
     assert lab.model.asked == []
 
