@@ -17,7 +17,7 @@ from tests.support.cli import Cli, holds
 
 from noosphere.client._causal import CausalState
 from noosphere.consistency import CausalContext, ConflictPolicy, VersionClock, decide
-from noosphere.server.cli import shapes
+from noosphere.server.cli import demo_shapes
 from noosphere.server.demo.causality import tell
 from noosphere.server.demo.causality.command import print_account
 from noosphere.server.demo.causality.story import SCENES
@@ -45,7 +45,7 @@ def test_every_line_holds_and_programs_get_them_all(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     assert processes_that_name(tmp_path) == []
     found = json.loads(done.stdout)
-    holds(shapes.CausalityShape, found)
+    holds(demo_shapes.CausalityShape, found)
     assert [step["name"] for step in found["steps"]] == NAMES
     assert (found["ok"], found["failures"], found["missing"]) == (True, [], [])
     assert all(line["holds"] for step in found["steps"] for line in step["lines"])

@@ -14,7 +14,7 @@ from tests.e2e.test_demo import CLI, LIMIT_S, environment, processes_that_name
 from tests.support.cli import Cli, holds
 from tests.support.process import ServerProcess
 
-from noosphere.server.cli import shapes
+from noosphere.server.cli import demo_shapes
 from noosphere.server.demo.facts import default_script
 
 
@@ -54,7 +54,7 @@ def test_three_sessions_hold_and_are_read_back_from_another_shell(tmp_path: Path
     found = json.loads(done.stdout)
     assert (done.returncode, done.stderr, found["failures"]) == (0, "", [])
     assert processes_that_name(tmp_path) == []
-    holds(shapes.FactsDemoShape, found)
+    holds(demo_shapes.FactsDemoShape, found)
     assert found["ok"]
     days = [told["day"] for told in found["sessions"]]
     assert len(set(days)) == 3

@@ -13,7 +13,7 @@ from tests.e2e.test_demo import CLI, LIMIT_S, environment, processes_that_name
 from tests.support.cli import Cli, holds
 from tests.support.process import ServerProcess
 
-from noosphere.server.cli import shapes
+from noosphere.server.cli import demo_shapes
 from noosphere.server.demo.session import default_script
 
 
@@ -33,7 +33,7 @@ def test_thirty_turns_hold_and_are_read_back_from_another_shell(tmp_path: Path) 
     assert (done.returncode, done.stderr) == (0, "")
     assert processes_that_name(tmp_path) == []
     found = json.loads(done.stdout)
-    holds(shapes.SessionDemoShape, found)
+    holds(demo_shapes.SessionDemoShape, found)
     assert (found["ok"], found["failures"], len(found["turns"])) == (True, [], 30)
     events = [event for turn in found["turns"] for event in turn["events"]]
     for what in ("parked, because goals/main changed", "bytes became", "archive ", "restored ", "summary of "):

@@ -16,7 +16,7 @@ from tests.support.cli import SECONDS_MAX, Cli, Done, holds
 from tests.support.process import NOOSPHERE, ServerProcess
 
 from noosphere.client import connect
-from noosphere.server.cli import shapes
+from noosphere.server.cli import demo_shapes, shapes
 
 
 @pytest.fixture
@@ -449,7 +449,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, Path]:
 def test_a_demo_leaves_a_history_that_can_be_checked(cli: Cli, demo: tuple[Done, Path]) -> None:
     done, history = demo
     found = done.json
-    holds(shapes.DemoShape, found)
+    holds(demo_shapes.DemoShape, found)
     # So small a demo may meet no contention at all, and must then say that it has shown nothing.
     assert (done.code, done.err) == (0 if found["ok"] else 5, "")
     assert (found["lost_updates"], found["duplicate_completions"], found["completed"]) == (0, 0, 6)
