@@ -331,6 +331,7 @@ async def test_use_is_reported_or_estimated(world: World) -> None:
     health = await a.health(s)
     rate = next(f for f in health.figures if f.metric == session_pb.HEALTH_METRIC_STATE_HIT_RATE)
     assert rate.value == pytest.approx(1.0)
+    assert rate.verdict == session_pb.HEALTH_VERDICT_UNKNOWN, "one context is too few to judge by"
 
 
 @pytest.mark.parametrize(

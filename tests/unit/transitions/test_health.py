@@ -32,8 +32,9 @@ def test_utilization_over_the_last_five_contexts(utilization: float, verdict: Ve
 @pytest.mark.parametrize(("used", "verdict"), [(3, Verdict.TOO_LOW), (4, Verdict.GOOD), (10, Verdict.GOOD)])
 @pytest.mark.parametrize("reported", [True, False], ids=["reported", "estimated"])
 def test_hit_rate_says_where_it_comes_from(used: int, verdict: Verdict, reported: bool) -> None:
-    found = figure(Metric.STATE_HIT_RATE, Signs(recalled=(6, 4), used=(used, 0), reported=reported))
-    assert found.verdict is verdict
+    signs = Signs(recalled=(3, 1, 2, 3, 1), used=(used, 0, 0, 0, 0), reported=reported)
+    found = figure(Metric.STATE_HIT_RATE, signs)
+    assert (found.value, found.verdict) == (used / 10, verdict)
     assert found.source is (Source.REPORTED if reported else Source.ESTIMATED)
 
 
@@ -41,7 +42,21 @@ def test_hit_rate_says_where_it_comes_from(used: int, verdict: Verdict, reported
     ("turns", "verdict"), [(1, Verdict.TOO_LOW), (2, Verdict.GOOD), (15, Verdict.GOOD), (16, Verdict.TOO_HIGH)]
 )
 def test_lifespan(turns: int, verdict: Verdict) -> None:
-    assert figure(Metric.STATE_LIFESPAN, Signs(lifespans=(turns,) * 3)).verdict is verdict
+    assert figure(Metric.STATE_LIFESPAN, Signs(lifespans=(turns,) * 5)).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("metric", "signs", "value"),
+    [
+        (Metric.STATE_HIT_RATE, Signs(recalled=(4,) * 4, used=(0,) * 4), 0.0),
+        (Metric.STATE_LIFESPAN, Signs(lifespans=(1,) * 4), 1.0),
+    ],
+    ids=["hit rate", "lifespan"],
+)
+def test_what_rests_on_few_is_said_and_raises_no_alarm(metric: Metric, signs: Signs, value: float) -> None:
+    found = figure(metric, signs)
+    assert (found.value, found.verdict) == (value, Verdict.UNKNOWN)
+    assert "judged from 5 on" in found.advice
 
 
 @pytest.mark.parametrize(

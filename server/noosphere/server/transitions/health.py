@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 RECENT = 5
-"""Contexts and turns that the figures look back on."""
+"""Contexts and turns that the figures look back on; no alarm rests on fewer observations."""
 
 UTILIZATION_LOW, UTILIZATION_HIGH = 0.3, 0.9
 HIT_RATE_LOW = 0.4
@@ -44,7 +44,10 @@ class Source(StrEnum):
 
 
 class Figure(NamedTuple):
-    """One figure of a session's health; ``low`` and ``high`` are its bounds, ``value`` None if too little is known."""
+    """One figure of a session's health, with its bounds.
+
+    ``value`` is None if too little is known to say one; a value that rests on little is said, and not judged.
+    """
 
     metric: Metric
     value: float | None
@@ -98,7 +101,7 @@ def _utilization(signs: Signs) -> Figure:
 def _hit_rate(signs: Signs) -> Figure:
     recalled = sum(signs.recalled)
     source = Source.REPORTED if signs.reported else Source.ESTIMATED
-    return _judged(
+    figure = _judged(
         Metric.STATE_HIT_RATE,
         sum(signs.used) / recalled if recalled else None,
         HIT_RATE_LOW,
@@ -109,10 +112,11 @@ def _hit_rate(signs: Signs) -> Figure:
         good="What contexts recall is used.",
         unknown="Nobody has reported what was used; ReportUsage does.",
     )
+    return _unless_few(figure, len(signs.recalled), "contexts")
 
 
 def _lifespan(signs: Signs) -> Figure:
-    return _judged(
+    figure = _judged(
         Metric.STATE_LIFESPAN,
         _mean(signs.lifespans) if signs.lifespans else None,
         LIFESPAN_LOW,
@@ -123,6 +127,7 @@ def _lifespan(signs: Signs) -> Figure:
         good="Items stay as long as they are needed.",
         unknown="No item has left working memory yet.",
     )
+    return _unless_few(figure, len(signs.lifespans), "items that have left")
 
 
 def _growth(signs: Signs) -> Figure:
@@ -163,6 +168,12 @@ def _judged(
     if value > high:
         return Figure(metric, value, Verdict.TOO_HIGH, low, high, source, too_high)
     return Figure(metric, value, Verdict.GOOD, low, high, source, good)
+
+
+def _unless_few(figure: Figure, count: int, what: str) -> Figure:
+    if figure.value is None or count >= RECENT:
+        return figure
+    return figure._replace(verdict=Verdict.UNKNOWN, advice=f"Known of {count} {what}; it is judged from {RECENT} on.")
 
 
 def _mean(values: Sequence[float]) -> float:
