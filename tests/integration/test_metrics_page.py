@@ -21,8 +21,9 @@ async def test_a_session_shows_by_its_class_and_never_by_its_name(tmp_path: Path
     server = ServerProcess(tmp_path / "data", ("--metrics-listen", "127.0.0.1:0"))
     try:
         server.start()
-        found = re.search(r"serving metrics\S*\s+\S*address\S*?=\S*?(127\.0\.0\.1:\d+)", _plain(server.stderr))
-        assert found is not None, server.stderr
+        line = re.compile(r"serving metrics\S*\s+\S*address\S*?=\S*?(127\.0\.0\.1:\d+)")
+        while (found := line.search(_plain(server.stderr))) is None:  # noqa: ASYNC110 # a thread reads what it prints
+            await asyncio.sleep(0)
         async with connected(server) as api:
             a = SessionAgent(Agent(api, await api.open_agent("a")))
             settings = pb.SessionSettings(grace_turns=1)
