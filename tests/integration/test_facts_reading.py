@@ -56,6 +56,14 @@ async def test_history_has_every_version_of_the_whole_chain_from_wherever_it_is_
     assert times == sorted(times, reverse=True)
 
 
+async def test_what_contradicts_a_fact_without_ending_it_is_no_part_of_its_history(user: Teller) -> None:
+    await user.facts.set_policy(user.user, conflict_rule=pb.CONFLICT_RULE_KEEP_BOTH)
+    paris = await user.tells("Lives in Paris", object="Paris", **CITY)
+    await user.tells("Lives in Rome", object="Rome", **CITY)
+    assert [fact.id for fact in await user.facts.history(paris)] == [paris]
+    assert (await user.facts.get(paris)).contested_by
+
+
 async def test_a_fact_is_read_as_it_was_known_at_a_moment(local: LocalServer, user: Teller) -> None:
     paris, rome = await moves(local, user, "Paris", "Rome")
     now = await user.facts.get(paris.id)

@@ -184,7 +184,7 @@ class Reading:
             after = page[-1]
         notes = await self._ledger.facts(scope, list(ids)[:HISTORY_MAX])
         now_ms = self._ledger.now_ms
-        return tuple(one for one in notes.values() if one.slot == note.slot and one.expires_at_ms > now_ms)
+        return tuple(one for one in notes.values() if one.expires_at_ms > now_ms)
 
     async def _contents(self, keys: Sequence[FactKey]) -> Sequence[FactContent | None]:
         found: tuple[FactContent | None, ...] = ()
