@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .bench_recall import EmbedderChoice
 from .common import JsonOption, common
-from .exits import CliError, ExitCode
+from .exits import CliError, ExitCode, usage
 from .output import print_json, print_line, print_table
 from .shapes import UpdatesPlacedShape, UpdatesSetShape, UpdatesShape
 
@@ -31,6 +32,9 @@ def updates(
             show_default=False,
         ),
     ],
+    embedder: Annotated[
+        EmbedderChoice, typer.Option(help="What compares meanings; `auto` is `bundled` where that is installed.")
+    ] = EmbedderChoice.AUTO,
     as_json: JsonOption = False,
 ) -> None:
     """Measure what becomes of facts that later ones contradict. JSON: Updates.
@@ -43,14 +47,17 @@ def updates(
     """
     import asyncio
 
+    from noosphere.server.app import StartupError
     from noosphere.server.evaluation import UpdatesError, read_updates
 
     options = common(ctx, as_json=as_json)
     try:
         given = read_updates(path)
-        scores = asyncio.run(_scores(given))
+        scores = asyncio.run(_scores(given, embedder))
     except UpdatesError as error:
         raise CliError(ExitCode.USAGE, str(error), "UNREADABLE_UPDATES") from None
+    except StartupError as error:
+        raise usage(f"--embedder: {error}") from None
     shape = _shape(given, scores)
     if options.as_json:
         print_json(shape)
@@ -59,18 +66,21 @@ def updates(
     raise typer.Exit(ExitCode.OK if shape["ok"] else ExitCode.CHECK_FAILED)
 
 
-async def _scores(given: Sequence[UpdateSet]) -> list[UpdatesScore]:
+async def _scores(given: Sequence[UpdateSet], embedder: EmbedderChoice) -> list[UpdatesScore]:
     from tempfile import TemporaryDirectory
 
     from noosphere.server.app import open_engine
     from noosphere.server.config import Settings
     from noosphere.server.evaluation import score_updates
+    from noosphere.server.logs import configure_logging
 
+    configure_logging("warning", "console")
     failures: list[BaseException] = []
     scores = []
     for one in given:
         with TemporaryDirectory(prefix="noosphere-bench-") as folder:
-            async with open_engine(Settings(data=Path(folder)), on_fatal=failures.append) as engine:
+            settings = Settings(data=Path(folder), embedder=embedder.value)
+            async with open_engine(settings, on_fatal=failures.append) as engine:
                 scores.append(await score_updates(engine.facts, one))
     if failures:
         raise failures[0]

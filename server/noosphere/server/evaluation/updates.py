@@ -4,8 +4,8 @@ A set has numbered facts, which arrive in order, and questions with their presen
 its own and goes through the whole pipeline; every question is a search. Nothing here knows the rules by which slots are
 found: what contradicts what is read off the words again, in another way.
 
-- The *fact asked for* is the one that ends with the answer and has most of the question's words before it; of equals
-  the newest.
+- The *fact asked for* is the one that ends with the answer and has most words in common with the question before it;
+  of equals the newest.
 - *current first*: the first hit is that fact. *stale first*: the first hit is another one with the same words before
   its answer. Both in percent of all questions.
 - A *false supersession*: the fact that superseded another does not begin as that one does, up to where a value may
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from noosphere.consistency import NEVER_MS
 
-from ..facts.asked import SearchAsked
+from ..facts.asked import EMBED_MS_MAX, SearchAsked
 from ..facts.ledger import digest
 from ..facts.scopes import IdKind, make_id
 from ..facts.service import Facts
@@ -229,7 +229,9 @@ def _written(decision: Decision) -> bool:
 
 
 async def _first(facts: Facts, query: str, scope: str, *, include_superseded: bool = False) -> str:
-    asked = SearchAsked(query, owners=(scope,), limit=_LIMIT, include_superseded=include_superseded)
+    asked = SearchAsked(
+        query, owners=(scope,), limit=_LIMIT, include_superseded=include_superseded, embed_ms_max=EMBED_MS_MAX
+    )
     reply = await facts.retrieval.search(ANONYMOUS, asked)
     return reply.hits[0].fact.text if reply.hits else ""
 
@@ -237,12 +239,13 @@ async def _first(facts: Facts, query: str, scope: str, *, include_superseded: bo
 def _wanted(asked: Question, facts: Sequence[str]) -> tuple[str, str]:
     """Returns the fact asked for, and its words before the answer; empty if there is none."""
     words = distinct_terms(asked.text)
-    best, found = (-1, -1), ("", "")
+    best, found = (-1.0, -1), ("", "")
     for at, text in enumerate(facts):
         for answer in asked.answers:
             before = text.rstrip(" .").removesuffix(answer.rstrip(" ."))
             if before != text.rstrip(" .") and before.endswith(" "):
-                rank = (len(words & distinct_terms(before)), at)
+                said = distinct_terms(before)
+                rank = (len(words & said) / (len(words) + len(said)), at)
                 if rank > best:
                     best, found = rank, (text, before)
     return found

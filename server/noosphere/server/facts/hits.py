@@ -11,9 +11,10 @@ from typing import NamedTuple
 from ..text import terms
 from .conflicts import preference
 from .contents import fact_of
+from .naming import Asked
 from .prepared import Prepared
 from .ranking import PACKED_MAX, WEIGHTS, Choice, Document, Question, Statistics, pack, rank, relevances
-from .slots import subject_form
+from .slots import USER, subject_form
 from .standing import Standing
 from .types import Contender, Fact, MemoryType
 from .wording import readable
@@ -26,6 +27,12 @@ PROCEDURE = 1.0
 
 NEAR_TIE = 0.15
 """Of claims that contradict each other the newest stands first, unless the question's words tell which is meant."""
+
+SUBJECT = 0.2
+"""A fact about what the question names, word for word: as much as the words of a talk, which tell no more than that."""
+
+PREDICATE = 0.1
+"""And of the property that it asks for: what words and meaning tell too, but for other forms of a word."""
 
 LINKED = 0.5
 """What else is known of a hit's subject is worth half of the hit."""
@@ -99,8 +106,9 @@ def placed(
     documents = [_document(option) for option in options]
     ranking = rank(asked, documents, similarities=[option.similarity for option in options], known=known)
     parts = {one.at: dict(one.parts) for one in ranking}
+    slots = _in_slots(query, options)
     for at, option in enumerate(options):
-        parts[at] |= _before_words(query, asked, option)
+        parts[at] |= _before_words(query, asked, option) | slots[at]
         if links:
             lift = LINKED * max((links.get(name, 0.0) for name in option.prepared.names), default=0.0)
             # A hit is linked to itself; its own score is worth more than half of that.
@@ -164,6 +172,26 @@ def _before_words(query: str, asked: Question, option: Option) -> dict[str, floa
             return {"procedure": PROCEDURE} if asked.how and pattern and pattern <= frozenset(asked.terms) else {}
         case _:
             return {}
+
+
+def _in_slots(query: str, options: Sequence[Option]) -> list[dict[str, float]]:
+    """Returns what it is worth that options are in the slot that the question asks for.
+
+    Of claims that contradict each other each is about what any of them is about, whether or not a slot was found in it.
+    """
+    asked = Asked(query, [option.prepared.body.subject for option in options])
+    parts: list[dict[str, float]] = []
+    for option in options:
+        body = option.prepared.body
+        part = {"subject": SUBJECT} if body.subject in asked.subjects else {}
+        if part or body.subject == USER:
+            part["predicate"] = PREDICATE * asked.share_of(body.predicate)
+        parts.append(part)
+    for group in _contradicting(options):
+        most = max((parts[at] for at in group), key=lambda part: sum(part.values()))
+        for at in group:
+            parts[at] = most
+    return parts
 
 
 def _contested(options: Sequence[Option], totals: Sequence[float]) -> dict[int, float]:

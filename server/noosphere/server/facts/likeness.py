@@ -56,6 +56,7 @@ _OPPOSITES = {
     """)
 }
 _OPENERS = words("is are was were in at on of by to for with as from named called from costs takes weighs uses")
+_STATES = words("is are was were")
 _HAN_OPENERS = frozenset("是为在于叫到用")
 _COMMON_MIN = 3
 
@@ -136,8 +137,10 @@ def _same_frame(first: tuple[str, ...], second: tuple[str, ...]) -> bool:
     rests = [one[common : len(one) - ending] for one in (first, second)]
     if common + ending < _COMMON_MIN or not all(rests) or max(map(len, rests)) > common + ending:
         return False
-    if any(token in _OPENERS for rest in rests for token in rest):
+    opener = first[common - 1] if common else ""
+    # After a preposition a value may have others in it ("of Trinidad and Tobago"), after "is" it is another clause.
+    ends = _STATES if opener in _OPENERS - _STATES else _OPENERS
+    if any(token in ends for rest in rests for token in rest):
         return False
     numbers = all(rest[0][0].isdigit() for rest in rests)
-    opener = first[common - 1] if common else ""
     return bool(common) and (numbers or opener in _OPENERS or (len(opener) == 1 and opener in _HAN_OPENERS))

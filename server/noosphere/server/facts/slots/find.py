@@ -19,6 +19,7 @@ TEXT_CHARS_MAX = 400
 PART_CHARS_MAX = 200
 
 _QUALIFIED = re.compile(r" (?:on|in|at|with|for|from|during|by|between|per|when|while|as) ")
+_ASKS = re.compile(r"[?\u061f][!\s]*$")
 _HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
 _LATIN = re.compile(r"[A-Za-z]{2,} [A-Za-z]{2,}")
 
@@ -49,9 +50,10 @@ def find(text: str, policy: Policy) -> Slot | None:
         text: one sentence, English or Chinese.
         policy: names aliases, and predicates with one value.
     """
-    plain = without_end(readable(text, policy.aliases))
-    # Lines are claims of their own.
-    if not plain or len(plain) > TEXT_CHARS_MAX or "\n" in text.strip():
+    words = readable(text, policy.aliases)
+    plain = without_end(words)
+    # Lines are claims of their own. What ends with "?." states something of a title.
+    if not plain or len(plain) > TEXT_CHARS_MAX or "\n" in text.strip() or _ASKS.search(words):
         return None
     found = _found(plain)
     if found is None or any(len(part) > PART_CHARS_MAX for part in found[:3]):

@@ -39,7 +39,7 @@ _SECOND_CLAUSE = re.compile(
 
 def prepared(text: str) -> str | None:
     """Returns a claim without what adds nothing to it; None if it is no plain statement, or several."""
-    if "?" in text[-2:] or _SENTENCES.search(text):
+    if _SENTENCES.search(text):
         return None
     plain = text
     for pattern, long in _SHORT_FORMS:

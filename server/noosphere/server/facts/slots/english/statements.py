@@ -33,6 +33,10 @@ _INVERSE = re.compile(
 # As far right as possible: what describes may have a verb of its own.
 _DESCRIPTION = re.compile(rf"^[Tt]he (?P<what>.+) (?P<be>{_BE}) (?P<value>\S.*)$")
 _RELATIVE = re.compile(r" (?:that|which|where|who|whom|whose) ")
+_CLAUSE = re.compile(
+    r"^(?P<before>\S+(?: \S+){0,4}? (?:that|which|where|who|whom|whose)(?: [a-z]\S*){0,3}?) "
+    r"(?P<name>[^\W_a-z]\S*(?: .*[^\W_a-z]\S*)?)(?P<after>(?: [a-z]\S*){0,4})$"
+)
 _OF = re.compile(
     r"^(?P<role>(?:name|date|place|head|country|type|kind|number|point|city) of [a-z]+|\S+(?: (?!of )\S+){0,5}?) "
     r"(?P<prep>of|in|for|at) (?P<subject>\S.*)$"
@@ -70,20 +74,34 @@ def described(text: str) -> Found | None:
     matched = _DESCRIPTION.match(text)
     if matched is None:
         return None
-    what, be, value = _NAME_OF.sub("", matched["what"]), matched["be"], matched["value"]
+    what, be, value = _NAME_OF.sub("", matched["what"]).removeprefix("current "), matched["be"], matched["value"]
+    if _RELATIVE.search(f" {what} "):
+        return _relative(what, be, value)
+    of = _OF.match(what)
+    # "The headquarters of X is in Y", but not "The Wheel of Time is in Welsh".
+    relational = of is not None and of["role"].islower()
+    if is_linked(value):
+        found = linked(of["subject"] if of and relational else what, be, value)
+        return found._replace(predicate=f"{of['role']} {found.predicate}") if found and of and relational else found
+    if of is None or not names_one(of["role"], value):
+        return None
+    role = of["role"] if of["prep"] == "of" else f"{of['role']} {of['prep']}"
+    return Found(of["subject"], tensed(role, be), value, of_description(of["role"], value, be))
+
+
+def _relative(what: str, be: str, value: str) -> Found | None:
+    """The university where X was educated is Y: X's is Y; without a name in it, the whole describes the subject."""
+    head = what.split(" ", 1)[0]
     if is_linked(value):
         return linked(what, be, value)
-    if _RELATIVE.search(f" {what} "):
-        head = what.split(" ", 1)[0]
-        return Found(what, tensed("be", be), value, of_description(head, value, be)) if names_one(head, value) else None
-    of = _OF.match(what)
-    if of is None:
+    if not names_one(head, value):
         return None
-    role = of["role"].removeprefix("current ")
-    if not names_one(role, value):
-        return None
-    role = role if of["prep"] == "of" else f"{role} {of['prep']}"
-    return Found(of["subject"], tensed(role, be), value, of_description(of["role"], value, be))
+    cardinality = of_description(head, value, be)
+    clause = _CLAUSE.match(what)
+    if clause is None:
+        return Found(what, tensed("be", be), value, cardinality)
+    predicate = " ".join(f"{clause['before']} {clause['after']}".split())
+    return Found(clause["name"], tensed(predicate, be), value, cardinality)
 
 
 def owned(text: str) -> Found | None:

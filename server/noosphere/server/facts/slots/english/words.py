@@ -18,7 +18,7 @@ _UNSURE = """
 _UNSURE_FIRST = """
     If|Unless|Whether|Maybe|Perhaps|Probably|Possibly|Allegedly|Reportedly|Apparently|According to|Until|Before|After
     |Because|Since|Although|Though|However|Except|No|Not|Never|Nobody|None|Neither|Formerly|Previously|Once|Suppose|Imagine
-    |Do|Does|Did|Is|Are|Was|Were|Can|Could|Will|Would|Should|Has|Have|Had|What|Where|When|Who|Why|How|Which|Please|Let
+    |Do|Does|Did|Is|Are|Was|Were|Can|Could|Will|Would|Should|Has|Have|Had|Please|Let
 """
 
 
@@ -29,6 +29,8 @@ def _any_of(text: str) -> str:
 UNSURE = re.compile(
     # In lower case only, for titles ("Gone before the Wind") mostly have theirs in capitals.
     rf"\b{_any_of(_UNSURE)}\b|n't\b|^{_any_of(_UNSURE_FIRST)}\b"
+    # A question, unless it goes on like a title: "Who Framed the Cat was written by".
+    r"|^(?:What|Where|When|Who|Why|How|Which)\b(?! [A-Z])"
 )
 """What makes a claim no plain statement of how things are."""
 
