@@ -73,7 +73,7 @@ async def test_a_session_is_read_once_and_rounds_of_recall_and_extraction_grow_n
     assert len(first.candidate_ids) == 1
     await decided(facts, first)
     known = await facts.listed(user)
-    for _ in range(20):
+    for _ in range(100):
         # What an assistant recalls and repeats is no news.
         await talk.hears("I recall that you said: I live in Berlin.", session_pb.ROLE_ASSISTANT)
         again = await facts.extract(session_id=talk.id, owner=user)
