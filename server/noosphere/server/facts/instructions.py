@@ -33,7 +33,7 @@ _FOR_GOOD = (
 _PATTERNS = (
     (rf"\b{_LEAVE}\b{_GAP}{_RULES}\b", "tells a model to leave its instructions"),
     (
-        r"\b(?:system|developer|hidden|initial)\s+(?:prompt|message|instructions?)\b|\bjailbreak|\bdan mode\b"
+        r"\b(?:system|developer|hidden|initial)\s+(?:prompt|instructions?)\b|\bjailbreak|\bdan mode\b"
         r"|\bdeveloper mode\b|\bnew (?:instructions?|directives?|persona)\b",
         "speaks of a model's instructions",
     ),
@@ -49,7 +49,10 @@ _PATTERNS = (
     ),
     (rf"\b{_MODEL}s?\b\W+(?:\w+\W+){{0,3}}?{_ORDER}\b{_SHORT_GAP}{_DO}\b", "tells models what to do"),
     (rf"\b{_GIVE}\b{_GAP}{_PRIVATE}\b", "asks for what a model must not give away"),
-    (rf"\b(?:remember|memori[sz]e|store|save|note)\b{_SHORT_GAP}{_FOR_GOOD}\b", "tells a model what to remember"),
+    (
+        rf"(?:^|[.!;:,]\s*|\b(?:please|must|should|always|to)\s+)(?:remember|memori[sz]e|store|save|note)\b{_SHORT_GAP}{_FOR_GOOD}\b",
+        "tells a model what to remember",
+    ),
     (
         r"\b(?:do not|don't|never|without)\s+(?:tell|inform|mention|alert|notify|ask)(?:ing)?\s+"
         r"(?:(?:it|this)\s+to\s+)?the\s+(?:user|human|owner)",

@@ -39,12 +39,12 @@ _NAMED = re.compile(rf"""{_NAME}{_OF}{_IS}[ \t"'`*_“”「]*(?P<value>[^\s"'`�
 _NO_SECRET = re.compile(
     # What follows "the password is" without being one.
     r"(?:not|no|never|none|null|nil|unknown|wrong|incorrect|invalid|correct|valid|expired?|expiring|required|optional"
-    r"|missing|empty|stored|kept|saved|hashed|encrypted|salted|rotated|changed|reset|needed|used|sent|set|too|very|at|in|on"
+    r"|missing|empty|out|gone|lost|leaked|compromised|revoked|blocked|visible|stored|kept|saved|hashed|encrypted|salted|rotated|changed|reset|needed|used|sent|set|too|very|at|in|on"
     r"|by|for|the|an?|weak|strong|long|short|safe|secure|secret|hidden|shared|managed|generated|created|checked|case|being"
     r"|still|also|only|redacted|masked|known|different|important|always|must|should|what|where|when|how|why|who|there|here"
     r"|from|with|your|my|our|true|false|yes|counted|spent|limited|free|necessary|available|ready"
     # Placeholders.
-    r"|\W+|<[^>]*>|\{.*\}|\$\{?\w+\}?|x{3,}|\*{3,}|\[.*\])[.,;:!?)]*",
+    r"|\W+|<[^>]*>?|\{.*\}|\$\{?\w+\}?|x{3,}|\*{3,}|\[.*\])[.,;:!?)]*",
     re.IGNORECASE,
 )
 _CARD = re.compile(r"(?<![\d.-])\d(?:[ -]?\d){12,18}(?![\d.-])")
