@@ -66,8 +66,10 @@ def test_three_sessions_hold_and_are_read_back_from_another_shell(tmp_path: Path
     )
     assert known["The user prefers metric units"]["sources"] == 2
     statuses = [one["status"] for one in found["refused"]]
-    assert sorted(statuses) == ["quarantined", "quarantined", "rejected", "rejected", "suppressed"]
+    assert sorted(statuses) == ["quarantined", "rejected", "rejected", "suppressed", "suppressed"]
     assert sum(one["text"] is None for one in found["refused"]) == 2, "what was forgotten has no words"
+    for word in ("knee surgery", "Gr3nache"):
+        assert {"text": f"{word!r} stands in no file of the server", "holds": True} in found["checks"]
     words = found["serve"].split()
     server = ServerProcess(tmp_path / words[3])
     try:
@@ -189,6 +191,14 @@ def test_what_does_not_hold_ends_with_5_and_is_named(
     found = play(address, tmp_path, *steps)
     assert not found["ok"]
     assert any(told.startswith(failure) for told in found["failures"]), found["failures"]
+
+
+def test_a_word_that_stands_in_a_file_of_the_server_is_found(tmp_path: Path) -> None:
+    steps = [{"do": "user", "text": "Perseids"}, {"do": "forget", "query": "coffee", "gone": ["Perseids"]}]
+    (tmp_path / "mine.json").write_text(json.dumps({"sessions": [{"days_ago": 0, "steps": steps}]}))
+    done = demo(tmp_path, "--script", "mine.json", "--data", "own")
+    assert done.returncode == 5, done
+    assert "NO  'Perseids' stands in no file of the server (it is in " in done.stdout
 
 
 SAYS = {"do": "user", "text": "u"}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from noosphere.client import CandidateState, CandidateStatus, Client, Fact, FactDecision
 
@@ -25,7 +27,6 @@ class Books:
     def __init__(self, client: Client, played: Played) -> None:
         self._client = client
         self._played = played
-        self._gone: list[str] = []
 
     def expect(self, text: str, holds: bool, instead: str = "") -> None:
         """Notes what must be so, and whether it is; ``instead`` says what is so."""
@@ -48,7 +49,7 @@ class Books:
 
     def must_be_gone(self, words: Iterable[str]) -> None:
         """Notes words that must stand nowhere in the end."""
-        self._gone += words
+        self._played.gone += words
 
     async def decided(self, candidate_ids: Sequence[str]) -> list[CandidateState]:
         """Returns candidates once they are decided."""
@@ -82,7 +83,7 @@ class Books:
         for answer in played.answers:
             decided = any(state.decision.known for state in answer.path.candidates)
             self.expect(f"{answer.path.fact.text!r} is told from its evidence to its rank", _is_whole(answer, decided))
-        for word in self._gone:
+        for word in played.gone:
             where = await self._still_holds(word)
             self.expect(f"{word!r} stands in no fact, no candidate and no message", not where, f"in {where}")
 
@@ -111,6 +112,22 @@ class Books:
                     if folded in message.text.casefold():
                         return f"session {told.id}"
         return ""
+
+
+def check_files(played: Played, folder: Path) -> None:
+    """Notes whether forgotten words stand in any file, index, journal or log, of a server that has stopped."""
+    for word in played.gone:
+        found = [path.name for path in sorted(folder.rglob("*")) if path.is_file() and _holds(path, word)]
+        text = f"{word!r} stands in no file of the server"
+        played.checks.append((f"{text} (it is in {', '.join(found)})" if found else text, not found))
+
+
+def _holds(path: Path, word: str) -> bool:
+    with path.open("rb") as file:
+        if path.stat().st_size == 0:
+            return False
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return data.find(word.encode()) >= 0
 
 
 def _is_whole(answer: Answer, decided: bool) -> bool:

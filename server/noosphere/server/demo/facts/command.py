@@ -17,6 +17,7 @@ from ..processes import DemoInterrupted, own_server, require_server
 from ..run import cancel_on_sigterm
 from ..scripts import ScriptError
 from ..text import InputError
+from .checks import check_files
 from .play import play
 from .script import Script, default_script, read_script
 from .told import Played, ToldSession, day_of
@@ -81,7 +82,9 @@ async def _run(server: str | None, folder: Path, script: Script) -> Played:
         await require_server(server)
         return await play(server, script)
     async with own_server(folder) as address:
-        return await play(address, script)
+        played = await play(address, script)
+    check_files(played, folder)
+    return played
 
 
 def print_played(played: Played, serve: str | None, server: str | None, console: Console) -> None:

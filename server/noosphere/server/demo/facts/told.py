@@ -53,6 +53,7 @@ class Played:
         known: what is known in the end, and what was so before.
         answers: why the best hits of questions are known, and stand first.
         refused: what did not become a fact.
+        gone: words that must stand nowhere any more.
         checks: what must be so, and whether it is.
         seconds: how long it took.
     """
@@ -63,6 +64,7 @@ class Played:
     known: list[Fact] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     refused: list[CandidateState] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
     checks: list[tuple[str, bool]] = field(default_factory=list)
     seconds: float = 0.0
 
