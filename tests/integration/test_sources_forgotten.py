@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,11 +18,14 @@ from tests.support.sessions import SessionAgent, said, space, text_of, texts
 from noosphere.consistency import Reason, Refusal
 from noosphere.server import app
 from noosphere.server.models.tokenizers import TokenizerRegistry
+from noosphere.server.ports.models import SourceMessage, SummaryText, Tokenizer
 from noosphere.server.ports.runtime import system_random
 from noosphere.server.ports.sources import REDACTED
 from noosphere.server.ports.store import Erased, NamespaceRef
 from noosphere.server.sessions.draining import OutboxDrain
 from noosphere.server.sessions.session_sources import SessionSources
+from noosphere.server.sessions.summaries import Summaries
+from noosphere.server.sessions.summary_bounds import on_request
 from noosphere.v1 import context_service_pb2 as contexts
 from noosphere.v1 import session_service_pb2 as pb
 from noosphere.v1 import types_pb2 as types
@@ -222,6 +225,42 @@ async def test_a_summary_loses_the_sentences_that_tell_of_it(bench: Bench) -> No
     assert bench.in_files() == set()
 
 
+class Held:
+    """A summariser that has read everything and then waits."""
+
+    name = "held/1"
+
+    def __init__(self) -> None:
+        self.has_read, self.may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def summarise(
+        self, previous: SummaryText | None, messages: Sequence[SourceMessage], tokens_max: int, tokenizer: Tokenizer
+    ) -> SummaryText:
+        """Returns the beginning of all that was said."""
+        self.has_read.set()
+        await self.may_go_on.wait()
+        return SummaryText(narrative=" ".join(message.text for message in messages))
+
+
+@pytest.mark.parametrize("forgotten", ["msg:long/m1", "session:long"], ids=["a source", "words"])
+async def test_a_summary_that_is_being_made_meanwhile_does_not_bring_it_back(bench: Bench, forgotten: str) -> None:
+    await bench.agent.open("long", settings=pb.SessionSettings(window_turns=1, window_steps=1))
+    for number in range(12):
+        await bench.say(
+            USER, f"the code of number {number} is {WORD if number == 1 else 'unknown'}", f"m{number}", "long"
+        )
+    held = Held()
+    summaries = Summaries(bench.server.engine.sessions.scribe, TokenizerRegistry(), held, held)
+    making = asyncio.create_task(summaries.cover("long", on_request))
+    await held.has_read.wait()
+    await bench.forget(forgotten)
+    held.may_go_on.set()
+    assert await making
+    (summary,) = await _summaries(bench, "long")
+    assert "number 2" in summary
+    assert bench.in_files() == set()
+
+
 async def test_what_a_session_keeps_besides_is_forgotten_too(bench: Bench) -> None:
     await bench.say(USER, "the source", "m")
     await bench.agent.update(S, title=f"about {WORD}", set_labels={"topic": WORD})
@@ -314,7 +353,7 @@ async def test_what_was_cut_off_anywhere_is_finished_by_the_same_call(
     await bench.agent.agent.put(space(S), "notes/a", f"a {WORD}")
     await bench.agent.checkpoint(S)
     await bench.agent.agent.put(space(S), "notes/a", f"b {WORD}", blind=True)
-    await bench.tool("c", [f"row {number} {WORD}" for number in range(3_000)])
+    ticket = await bench.tool("c", [f"row {number} {WORD}" for number in range(3_000)])
     fork = (await bench.agent.fork(S)).id
     store = bench.server.engine.store
     left = commits
@@ -346,6 +385,8 @@ async def test_what_was_cut_off_anywhere_is_finished_by_the_same_call(
     agent = SessionAgent(Agent(api, await api.open_agent("c")))
     assert texts(await agent.messages(S))[0] == REDACTED
     assert texts(await agent.messages(fork))[0] == REDACTED
+    rows = json.loads(b"".join(await toolcalls.raw(agent, ticket)))
+    assert rows == [f"row {number} {REDACTED}" for number in range(3_000)]
     assert json.loads((await agent.items(S))["notes/a"]) == f"b {REDACTED}"
 
 
@@ -386,11 +427,11 @@ async def test_other_sessions_are_left_alone(bench: Bench) -> None:
     ("words", "reason", "named"),
     [
         (("abc",), Reason.INVALID_FIELD, "words[0]"),
-        (("fine", "  ab  "), Reason.INVALID_FIELD, "words[1]"),
+        (("fine", "abc"), Reason.INVALID_FIELD, "words[1]"),
         (("x" * 5_000,), Reason.VALUE_TOO_LARGE, "words[0]"),
         (tuple(f"word{n}" for n in range(257)), Reason.VALUE_TOO_LARGE, "words"),
     ],
-    ids=["short", "white space", "long", "many"],
+    ids=["short", "the second", "long", "many"],
 )
 async def test_words_that_cannot_be_are_refused_before_anything_is_done(
     bench: Bench, words: tuple[str, ...], reason: Reason, named: str
@@ -400,6 +441,11 @@ async def test_words_that_cannot_be_are_refused_before_anything_is_done(
         await bench.forget(f"msg:{S}/m", words=words)
     assert (refused.value.reason, refused.value.message.startswith(named)) == (reason, True)
     assert await bench.text("m") == "fine"
+
+
+async def test_a_word_that_is_mostly_white_space_blacks_nothing_out(bench: Bench) -> None:
+    await bench.say(USER, "a bc a  bc", "m")
+    assert await bench.forget("session:s", words=("    ", "a   ", " \n b")) == {}
 
 
 async def test_the_mark_itself_can_be_a_word(bench: Bench) -> None:

@@ -116,7 +116,7 @@ async def plan(scribe: Scribe, references: Sequence[str]) -> Forgetting:
                 texts.append(message.text)
                 said.add(_Said.of(message))
     return Forgetting(
-        await _family(scribe, tuple(sessions)),
+        await family(scribe, tuple(sessions)),
         tuple(gone),
         messages,
         calls,
@@ -139,7 +139,7 @@ def _named(text: str) -> tuple[str, Reference | None]:
     return ("", None) if reference is None else (reference.session_id, reference)
 
 
-async def _family(scribe: Scribe, sessions: Sequence[str]) -> tuple[str, ...]:
+async def family(scribe: Scribe, sessions: Sequence[str]) -> tuple[str, ...]:
     """Returns sessions with all that they were forked from and that were forked from them, over any number of forks.
 
     Raises:

@@ -19,11 +19,11 @@ from ..memory.internal import is_internal
 from ..ports.models import Tokenizers
 from ..ports.sources import SOURCES_MAX, WORDS_MAX, Redacted
 from ..ports.store import StoredEntry
-from .blackout import Blackout
+from .blackout import Blackout, folded
 from .blobs import Blobs
 from .codec import encode_message
 from .draft import Draft, Look
-from .forgetting import Forgetting, plan
+from .forgetting import Forgetting, family, plan
 from .keys import (
     CONTEXTS,
     MESSAGES,
@@ -44,6 +44,9 @@ from .witness import message_of, tool_call_of
 WORD_CHARS_MIN = 4
 WORD_CHARS_MAX = 4_096
 MENTIONS_MAX = 1_000
+
+_READ_TO_SUMMARISE = frozenset({"messages", "summaries"})
+"""Whoever makes a summary at this moment has read these as they were; ``keys.RETRACTED`` has them begin anew."""
 
 _SWEEPS_MAX = 8
 _PAGE = 64
@@ -101,7 +104,9 @@ class Redactor:
             await self._sweep(session_id, rewriter, blackout, wanted, counts)
         for session_id, rewriter in rewriters.items():
             await self._forget_sources(session_id, rewriter, wanted, counts)
-        for session_id, rewriter in rewriters.items():
+        for session_id in await family(self._scribe, wanted.sessions):
+            # A fork that was being made has copied what was read before.
+            rewriter = rewriters.get(session_id) or await self._rewriter(session_id, blackout, wanted)
             await self._sweep(session_id, rewriter, blackout, wanted, counts)
         self._drop_caches(rewriters)
         store = self._scribe.core.store
@@ -175,7 +180,10 @@ class Redactor:
     ) -> None:
         def decide(look: Look, draft: Draft) -> list[str]:
             entries = [entry for key in keys if (entry := look.entries[key]) is not None]
-            return [place for entry in entries if (place := _rewrite(draft, session_id, entry, rewriter, wanted))]
+            places = [place for entry in entries if (place := _rewrite(draft, session_id, entry, rewriter, wanted))]
+            if not _READ_TO_SUMMARISE.isdisjoint(places):
+                draft.keep(RETRACTED, b"")
+            return places
 
         intent = Intent("forget", keys=tuple(keys), need=Need.ANY, background=True)
         counts.update((await self._scribe.write(BACKGROUND, session_id, intent, decide)).value or ())
@@ -197,7 +205,6 @@ class Redactor:
                 return False
             for piece in pieces:
                 draft.forget(piece)
-            # Whoever makes something of messages at this moment has read them as they were, and begins anew.
             draft.keep(RETRACTED, b"")
             return True
 
@@ -234,11 +241,12 @@ def _blackout(words: Sequence[str]) -> Blackout:
     if len(words) > WORDS_MAX:
         raise too_large("words", len(words), WORDS_MAX, "entries")
     for index, word in enumerate(words):
-        if len(word.strip()) < WORD_CHARS_MIN:
+        if len(word) < WORD_CHARS_MIN:
             raise invalid(f"words[{index}]", f"has fewer than {WORD_CHARS_MIN} characters, and would be found anywhere")
         if len(word) > WORD_CHARS_MAX:
             raise too_large(f"words[{index}]", len(word), WORD_CHARS_MAX, "characters")
-    return Blackout(words)
+    # Of what is nearly all white space too little is left to tell it from any other text.
+    return Blackout(word for word in words if len(folded(word)) >= WORD_CHARS_MIN)
 
 
 def _steps(due: Iterable[StoredEntry]) -> list[list[str]]:
