@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.unit.client_support import QUICK, SILENCE, Fault, ScriptedServer, scripted_server
 
-from noosphere.client import Client, Compacted, DecisionWatch, InvalidArgument, Unavailable, connect
+from noosphere.client import Client, DecisionWatch, InvalidArgument, InvalidPageToken, Unavailable, connect
 from noosphere.v1 import fact_service_pb2 as fs
 
 
@@ -91,11 +91,13 @@ async def test_a_lost_stream_goes_on_after_the_last_decision(
     assert starts(server) == [b"", b"at 4"]
 
 
-async def test_a_gap_is_an_error(server: ScriptedServer, client: Client) -> None:
-    script(server, [Fault(reason="COMPACTED")])
+async def test_a_place_that_is_none_is_an_error(server: ScriptedServer, client: Client) -> None:
+    """It is not asked again, and not taken for the beginning."""
+    script(server, [Fault(reason="INVALID_PAGE_TOKEN")])
     async with client.facts.watch(resume=b"at 1") as watch:
-        with pytest.raises(Compacted):
+        with pytest.raises(InvalidPageToken):
             await anext(watch)
+    assert starts(server) == [b"at 1"]
 
 
 async def test_a_watch_that_cannot_begin_says_so(server: ScriptedServer, client: Client) -> None:

@@ -1113,8 +1113,8 @@ class FactsKeeping(Twin[_FactsKeeping]):
 class DecisionWatch(BlockTwin[aio.DecisionWatch]):
     """A watch of decisions; made by ``Facts.watch``, for one use.
 
-    It remembers where it is by the resume token of the last message. After a lost connection it continues there, and
-    where the server cannot, it says so by an error: it never goes on as if nothing were missing.
+    It remembers where it is by the resume token of the last message, and continues there after a lost connection.
+    Decisions are kept for 30 days: whoever resumes after a longer time gets those that are left.
     """
 
     __slots__ = ()
@@ -1144,7 +1144,7 @@ class DecisionWatch(BlockTwin[aio.DecisionWatch]):
 
         Raises:
             StopIteration: the block was left.
-            Compacted: what was decided after ``resume`` is no longer known; list the candidates instead.
+            InvalidArgument: ``resume`` is damaged, or of another scope.
             Unavailable: the watch could not be resumed for ``patience`` seconds.
             StaleIncarnation: the agent's incarnation has ended; connect again and give ``resume``.
             NoosphereError: the watch cannot continue, see the tree.
