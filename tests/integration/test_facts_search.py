@@ -102,6 +102,21 @@ async def test_hits_fit_their_budget(user: Teller, tokens_max: int) -> None:
     assert bool(hits) == (tokens_max >= 8)
 
 
+async def test_nothing_leaks_from_owner_to_owner_while_all_write_and_search(user: Teller) -> None:
+    users = [user.another() for _ in range(8)]
+
+    async def live(one: Teller) -> None:
+        for at in range(12):
+            await one.tells(f"Keeps the key of door {at} in box {at * at}")
+            asked: list[dict[str, Any]] = [{}, {"scopes": [one.user]}, {"expand": True}, {"include_superseded": True}]
+            for fields in asked:
+                hits = (await one.search("Where is the key of the door?", limit=100, **fields)).hits
+                assert {(hit.fact.owner, hit.fact.scope) for hit in hits} == {(one.user, one.user)}
+                assert len(hits) == at + 1
+
+    await asyncio.gather(*map(live, users))
+
+
 async def test_a_search_without_a_question_lists_what_filters_leave(user: Teller) -> None:
     await user.tells("Likes tea", subject="user", predicate="likes", object="tea")
     await user.tells("Lives in Oslo", subject="user", predicate="home city", object="Oslo", **SINGLE)
