@@ -97,7 +97,6 @@ class Forgetting:
         self._core = core
         self._ledger = ledger
         self._store = store
-        self._redaction = redaction
         self._entropy = entropy
         self._removal = Removal(ledger, store, queue, redaction, dropped)
 
@@ -138,7 +137,7 @@ class Forgetting:
                 )
                 continue
             if not wanted.fact_id:
-                places["queue"] += await self._forget_waiting(one, wanted)
+                await self._forget_waiting(one, wanted, places)
                 # What was being decided meanwhile is a fact now, or never will be.
                 selected = await self._select(one, wanted)
             gone, counted, left = await self._forget_in(one, wanted, selected)
@@ -197,16 +196,16 @@ class Forgetting:
         summaries = (note for note in known.values() if any(source.reference in gone for source in note.sources))
         return selected._replace(summaries=tuple(summaries))
 
-    async def _forget_waiting(self, scope: str, wanted: Wanted) -> int:
-        """Has what nobody has decided about never become a fact; returns how many candidates waited."""
+    async def _forget_waiting(self, scope: str, wanted: Wanted, places: Counter[str]) -> None:
+        """Has what nobody has decided about never become a fact."""
         if wanted.producer or wanted.all:
             await self._suppress_all_of(scope, wanted)
         waiting = await self._removal.waiting(scope, wanted)
         for candidate in waiting:
             # It may be with a worker, whom its removal from the queue does not stop.
             await self._suppress(scope, candidate)
-            await self._redact(candidate)
-        return await self._removal.take_out(waiting)
+            await self._overwrite(candidate, places)
+        places["queue"] += await self._removal.take_out(waiting)
 
     async def _forget_in(
         self, scope: str, wanted: Wanted, selected: Selected
@@ -236,7 +235,7 @@ class Forgetting:
             counted, left = await self._removal.words(scope, gone[start : start + SOURCES_MAX])
             places.update(counted)
             remaining.update(left)
-        places["candidates"] += await self._forget_held(scope, selected.held)
+        await self._forget_held(scope, selected.held, places)
         places["queue"] += await self._removal.queued(scope, wanted, gone, ())
         return [one.fact_id for one in gone], places, tuple(sorted(remaining))
 
@@ -356,13 +355,16 @@ class Forgetting:
             found.append(put(SLOTS + note.slot, slot))
         return found
 
-    async def _forget_held(self, scope: str, held: Sequence[FactKey]) -> int:
+    async def _forget_held(self, scope: str, held: Sequence[FactKey], places: Counter[str]) -> None:
         """Removes candidates that are kept apart, and suppresses what they rested on."""
+        ids: list[str] = []
         for content in await self._removal.read(held):
             candidate = decode_candidate(content.body)
             await self._suppress(scope, candidate)
-            await self._redact(candidate)
-        return await self._removal.drop(held)
+            await self._overwrite(candidate, places)
+            ids.append(candidate.id)
+        await self._removal.erase_finished(ids)
+        places["candidates"] += await self._removal.drop(held)
 
     async def _suppress(self, scope: str, candidate: Candidate) -> None:
         """Suppresses what a candidate rests on, and notes that it was forgotten if it was decided."""
@@ -386,10 +388,12 @@ class Forgetting:
 
         await self._ledger.change(scope, (SECRET, key), decide)
 
-    async def _redact(self, candidate: Candidate) -> None:
+    async def _overwrite(self, candidate: Candidate, places: Counter[str]) -> None:
+        """Overwrites what a candidate rests on, and its words."""
         references = [evidence.reference for evidence in candidate.evidence]
-        if references:
-            await self._redaction.redact(references, long_enough((candidate.text, *values(candidate.object))))
+        quotes = (evidence.quote for evidence in candidate.evidence)
+        words = long_enough((candidate.text, *values(candidate.object), *quotes))
+        places.update(await self._removal.overwrite(references, words))
 
 
 def _gone(mutations: Sequence[Mutation], fact_id: str) -> Forgotten:

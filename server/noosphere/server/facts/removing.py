@@ -56,13 +56,9 @@ class Removal:
         contents = await self.read(keys)
         words = list(dict.fromkeys(word for content in contents for word in words_of(content)))
         references = list(dict.fromkeys(reference for one in gone for reference in one.references))
-        for start in range(0, max(len(references), 1), SOURCES_MAX):
-            for first in range(0, max(len(words), 1), WORDS_MAX):
-                part = references[start : start + SOURCES_MAX]
-                if part:
-                    for redacted in await self._redaction.redact(part, words[first : first + WORDS_MAX]):
-                        places[redacted.place] += redacted.records
+        places.update(await self.overwrite(references, words))
         places["queue"] += await self.queued(scope, None, gone, words)
+        await self.erase_finished([candidate for one in gone for candidate in one.candidates])
         places["index"] += await self.drop(keys)
         mentions = await self._redaction.mentions(words[:WORDS_MAX]) if words else ()
         await self._ledger.change(
@@ -71,6 +67,16 @@ class Removal:
             lambda page: [remove(key) for key, entry in page.entries.items() if entry is not None],
         )
         return places, tuple(f"session {session_id!r} still holds some of its words" for session_id in mentions)
+
+    async def overwrite(self, references: Sequence[str], words: Sequence[str]) -> Counter[str]:
+        """Overwrites sources, and words in their sessions, however many; returns how many records of which place."""
+        places: Counter[str] = Counter()
+        for start in range(0, len(references), SOURCES_MAX):
+            for first in range(0, max(len(words), 1), WORDS_MAX):
+                part = references[start : start + SOURCES_MAX], words[first : first + WORDS_MAX]
+                for redacted in await self._redaction.redact(*part):
+                    places[redacted.place] += redacted.records
+        return places
 
     async def waiting(self, scope: str, wanted: Wanted) -> list[Candidate]:
         """Returns the candidates of an owner that are meant and wait, or are being decided, or were given up."""
@@ -86,6 +92,13 @@ class Removal:
     async def take_out(self, candidates: Sequence[Candidate]) -> int:
         """Removes candidates from the queue; returns how many were there."""
         return await self._unqueue([candidate.id for candidate in candidates])
+
+    async def erase_finished(self, candidate_ids: Iterable[str]) -> None:
+        """Has what finished jobs said overwritten where the queue's file still has it."""
+        # Which job is named makes no difference: whatever is gone is erased with it.
+        for id in filter(None, candidate_ids):
+            await self._queue.remove(ids=(id,))
+            return
 
     async def queued(self, scope: str, wanted: Wanted | None, gone: Sequence[Forgotten], words: Sequence[str]) -> int:
         """Removes waiting work that is about what was forgotten."""
