@@ -145,7 +145,7 @@ class _Cardinality:
 class _CardinalityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Cardinality.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     CARDINALITY_UNSPECIFIED: _Cardinality.ValueType  # 0
-    """Known predicates have theirs; others are MULTI."""
+    """Known predicates have theirs. Of others both values are kept and flagged, the newest first."""
     CARDINALITY_SINGLE: _Cardinality.ValueType  # 1
     """One value at a time: a new one supersedes the old."""
     CARDINALITY_MULTI: _Cardinality.ValueType  # 2
@@ -155,7 +155,7 @@ class Cardinality(_Cardinality, metaclass=_CardinalityEnumTypeWrapper):
     """How the values of a predicate relate."""
 
 CARDINALITY_UNSPECIFIED: Cardinality.ValueType  # 0
-"""Known predicates have theirs; others are MULTI."""
+"""Known predicates have theirs. Of others both values are kept and flagged, the newest first."""
 CARDINALITY_SINGLE: Cardinality.ValueType  # 1
 """One value at a time: a new one supersedes the old."""
 CARDINALITY_MULTI: Cardinality.ValueType  # 2

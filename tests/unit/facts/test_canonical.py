@@ -146,7 +146,7 @@ def test_the_caller_says_how_values_relate(given: Cardinality) -> None:
 def test_the_policy_names_what_has_one_value() -> None:
     policy = Policy(single_valued=("usesEditor", "like"))
     said: dict[str, Any] = {"subject": "Anna", "predicate": "uses_editor", "object": '"vim"'}
-    assert claim("", **said).cardinality is Cardinality.MULTI
+    assert claim("", **said).cardinality is Cardinality.UNKNOWN
     assert claim("", policy=policy, **said).cardinality is Cardinality.SINGLE
     # Of what grammar says that there can be several, too.
     assert claim("Anna likes tea", policy=policy).cardinality is Cardinality.SINGLE

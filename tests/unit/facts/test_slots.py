@@ -22,11 +22,20 @@ FOUND = """
     Anna is the CEO of Acme | acme | chief executive officer | anna | one
     The name of the current head of the Graz government is Anna Berg | graz government | head | anna berg | one
     The head of state of Norway is Harald V | norway | head of state | harald v | one
-    The university where Anna was educated is TU Graz | university where anna was educated | be | tu graz | one
-    The kind of music that Anna plays is ska | kind of music that anna plays | be | ska | one
+    The university where Anna was educated is TU Graz | anna | university where was educated | tu graz | one
+    The kind of music that Anna plays is ska | anna | kind of music that play | ska | one
     The timeout of the gateway is 30 seconds | gateway | timeout | 30000 ms | one
     The database host is db1.example | database | host | db1.example | one
     The author of What Is to Be Done is Anna Berg | what is to be done | author | anna berg | one
+    Help! Hills was written by Anna Berg | help! hills | written by | anna berg | one
+    The office where Anna works is Frankfurt am Main | anna | office where works | frankfurt am main | one
+    Anna is famous for Winter on the Hill | anna | famous for | winter on the hill | ?
+    Anna is married to May Smith | anna | married to | may smith | one
+    I am married to May Smith | user | married to | may smith | one
+    When Hills Met Clouds was directed by Anna Berg | when hills met clouds | directed by | anna berg | one
+    Anna is famous for Who Moved?. | anna | famous for | who moved? | ?
+    The headquarters of Acme is located in the city of Graz | acme | headquarters located in city | graz | one
+    The current mayor of Graz is Elke | graz | mayor | elke | one
     Gone with the Hills was directed by Anna Berg | gone with the hills | directed by | anna berg | one
     Born in the Alps was performed by The Larks | born in the alps | performed by | larks | ?
     Hollow Hills was written in the language of Welsh | hollow hills | written in language | welsh | one
@@ -107,6 +116,7 @@ NOTHING = """
     Anna lives in Graz and works in Linz
     Anna lives in Graz. She works in Linz.
     Anna lives in Graz because of work
+    Anna lives in Graz! She works in Linz
     The capital of Peru is beautiful
     The Hills of Rome is great
     My car is fast
@@ -206,11 +216,13 @@ def test_the_policy_names_what_has_one_value() -> None:
         ("最喜欢的颜色", SINGLE),
         ("likes", MULTI),
         ("friend", MULTI),
-        ("anything else", MULTI),
+        ("hobbies", MULTI),
+        ("anything else", UNKNOWN),
+        ("units", UNKNOWN),
         ("", UNKNOWN),
     ],
 )
-def test_known_predicates_have_one_value_and_others_several(predicate: str, expected: Cardinality) -> None:
+def test_of_known_predicates_it_is_known_how_their_values_relate(predicate: str, expected: Cardinality) -> None:
     assert cardinality_of(predicate, POLICY) is expected
 
 

@@ -55,6 +55,15 @@ _SINGLE = phrases("""
     |licence|branch|database|editor|theme|mode|password|salary|birth name|blood type|mother|father
     |年龄|生日|名字|姓名|首都|总部|住在|职业|工作|国籍|电话|邮箱|地址|时区|出生地|母语|公司|妻子|丈夫|配偶|版本|状态|价格|截止日期|出生于|就职于|位于|任职于
 """)  # fmt: skip
+_SEVERAL = phrases("""
+    like|love|hate|dislike|enjoy|avoid|know|speak|visit|own|have|friend|colleague|pet|child|children|son|daughter|sibling
+    |brother|sister|hobby|interest|skill|language|allergy|allergic to|tag|label|member|member of|belong to|project|want
+    |need|read|watch|buy|play|attend|meet|contain|include|ingredient|feature|depend on|dependency|related to|note|event
+    |know about|mention|follow|support|use|friends|colleagues|pets|siblings|brothers|sisters|hobbies|interests|skills
+    |languages|allergies|tags|labels|members|projects|ingredients|features|dependencies|notes|events|visited|bought
+    |watched|played|attended|met
+    |喜欢|讨厌|会说|朋友|同事|宠物|孩子|兄弟|姐妹|爱好|兴趣|技能|语言|过敏|标签|成员|项目|拥有|去过|认识|包含|依赖
+""")  # fmt: skip
 _SINGLE_FIRST = words(
     "favourite preferred default current main primary native official latest 最喜欢的 首选 默认 当前 主要"
 )
@@ -98,7 +107,7 @@ def _predicate(text: str) -> str:
 
 
 def cardinality_of(predicate: str, policy: Policy) -> Cardinality:
-    """Returns how the values of a predicate relate: SINGLE for what is known to have one at a time, else MULTI.
+    """Returns how the values of a predicate relate, as far as that is known; else UNKNOWN, and both values are kept.
 
     Args:
         predicate: in any form; empty is UNKNOWN.
@@ -107,7 +116,9 @@ def cardinality_of(predicate: str, policy: Policy) -> Cardinality:
     form = predicate_form(predicate)
     if not form:
         return Cardinality.UNKNOWN
-    return Cardinality.SINGLE if usually_single(form) or named_single(form, policy) else Cardinality.MULTI
+    if usually_single(form) or named_single(form, policy):
+        return Cardinality.SINGLE
+    return Cardinality.MULTI if form in _SEVERAL else Cardinality.UNKNOWN
 
 
 def named_single(form: str, policy: Policy) -> bool:
