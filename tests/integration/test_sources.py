@@ -17,6 +17,7 @@ from tests.support.sessions import SessionAgent, said
 from noosphere.consistency import Reason, Refusal
 from noosphere.server.context.shown import ContextsShown
 from noosphere.server.ports.sources import Source
+from noosphere.server.sessions import evidence
 from noosphere.server.sessions.evidence import Evidence
 from noosphere.server.sessions.seen import ShownContext
 from noosphere.v1 import context_service_pb2 as contexts
@@ -81,9 +82,9 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     async with local_server(tmp_path) as server:
         a, b = [SessionAgent(Agent(server.api, await server.api.open_agent(name))) for name in ("a", "b")]
         await a.open(S)
-        shown, evidence = Shown(), Evidence(server.engine.sessions.scribe)
-        evidence.heed(shown)
-        yield Bench(server, a, b, shown, evidence)
+        shown, found = Shown(), Evidence(server.engine.sessions.scribe)
+        found.heed(shown)
+        yield Bench(server, a, b, shown, found)
 
 
 async def test_a_message_is_found_as_it_was_said_with_role_author_and_hash(bench: Bench) -> None:
@@ -313,6 +314,30 @@ async def test_a_fork_has_its_parents_messages_as_evidence_by_the_parents_refere
     assert by_fork is not None
     assert by_fork.reference == f"msg:{S}/u0"
     assert await bench.one(f"msg:{fork.id}/since") is None
+
+
+async def test_a_fork_has_its_parents_results_as_evidence_and_those_of_later_calls_not(bench: Bench) -> None:
+    await bench.say(USER, "look it up", "u")
+    await bench.tool("early", "a page", append_message=True)
+    checkpoint = await bench.agent.checkpoint(S)
+    bench.server.clock.advance(1)
+    await bench.tool("late", "another page")
+    at, now = await bench.agent.fork(S, checkpoint_id=checkpoint.id), await bench.agent.fork(S)
+    bench.server.clock.advance(1)
+    await bench.tool("since", "a third page")
+    found = await bench.evidence.find(
+        "", [f"tool:{fork.id}/{call}" for fork in (at, now) for call in ("early", "late", "since")]
+    )
+    held = [None if source is None else source.reference for source in found]
+    assert held == [f"tool:{S}/early", None, None, f"tool:{S}/early", f"tool:{S}/late", None]
+
+
+async def test_more_text_than_one_call_may_have_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evidence, "FOUND_CHARS_MAX", 2 * len(PAGES))
+    await bench.tool("c", PAGES)
+    assert len(await bench.evidence.find("", [f"tool:{S}/c"] * 2)) == 2
+    with pytest.raises(Refusal, match="references"):
+        await bench.evidence.find("", [f"tool:{S}/c"] * 3)
 
 
 async def test_what_the_parent_has_seen_before_a_fork_counts_in_it_and_what_it_sees_later_does_not(

@@ -313,6 +313,27 @@ async def test_contexts_say_no_more_of_it_and_go_on(bench: Bench) -> None:
     assert bench.in_files() == set()
 
 
+async def test_who_watches_is_told_what_is_left(bench: Bench) -> None:
+    await bench.say(USER, f"remember {WORD}", "m")
+    await bench.agent.agent.put(space(S), "notes/a", f"a {WORD}")
+    head = (await bench.agent.agent.history(space(S)))[-1].revision
+    stream = bench.agent.agent.watch(space(S), after=head)
+
+    async def changed(count: int) -> dict[str, str]:
+        seen: dict[str, str] = {}
+        while len(seen) < count:
+            changes = (await anext(stream)).changes.changes
+            seen |= {change.record.key: str(change.record.values) for change in changes}
+        return seen
+
+    # Once it has heard of this one it is behind nothing.
+    await bench.agent.agent.put(space(S), "notes/a", f"b {WORD}", blind=True)
+    await changed(1)
+    seen, _ = await asyncio.gather(changed(2), bench.forget(f"msg:{S}/m"))
+    await stream.aclose()
+    assert all("canary" not in values.lower() and "forgotten" in values for values in seen.values())
+
+
 async def test_open_turns_and_pending_calls_go_on(bench: Bench) -> None:
     turn = await bench.agent.begin_turn(S)
     await bench.say(USER, f"look up {WORD}", "m")

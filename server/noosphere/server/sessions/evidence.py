@@ -25,6 +25,9 @@ from .seen import TRUST_OUTSIDE, TRUST_USER, Seen, ShownContexts
 from .summary_record import Place
 from .witness import Witness, message_of, place_key, tool_call_of
 
+FOUND_CHARS_MAX = 64 * 1024 * 1024
+"""Of the texts of one call; a result of a tool may have 8 Mi."""
+
 
 class Basis(NamedTuple):
     """What something rests on: references to what was found of it, and what it is worth, 0 to 0.5."""
@@ -55,7 +58,7 @@ class Evidence:
 
         Args:
             agent: who asks; empty for the server itself.
-            references: at most 256.
+            references: at most 256, of 64 Mi characters of text together.
 
         Raises:
             Refusal: VALUE_TOO_LARGE, ENGINE_UNAVAILABLE.
@@ -64,6 +67,7 @@ class Evidence:
             raise too_large("references", len(references), SOURCES_MAX, "entries")
         paths: dict[str, Path | None] = {}
         found: list[Source | None] = []
+        chars = 0
         for reference in map(Reference.parse, references):
             if reference is None or not _is_evidence(agent, reference.session_id):
                 found.append(None)
@@ -72,7 +76,11 @@ class Evidence:
             if session_id not in paths:
                 paths[session_id] = await read_path(self._scribe, session_id)
             path = paths[session_id]
-            found.append(None if path is None else await self._find(path, reference))
+            source = None if path is None else await self._find(path, reference)
+            found.append(source)
+            chars += 0 if source is None else len(source.text)
+            if chars > FOUND_CHARS_MAX:
+                raise too_large("references", chars, FOUND_CHARS_MAX, "characters of text, name fewer at once")
         return tuple(found)
 
     async def context_trust(self, agent: str, session_id: str) -> float:

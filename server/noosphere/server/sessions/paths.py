@@ -46,6 +46,12 @@ class Path(NamedTuple):
         """Returns in which session a stretch lies."""
         return self.parts[stretch].session or self.session_id
 
+    def inherits_call(self, key: str, session: str, started_ms: int) -> bool:
+        """Tells whether a fork's parent had started a call by the time of the fork, perhaps among what was copied."""
+        if not self.inherited or session != self.session_at(self.inherited - 1) or started_ms > self.info.created_ms:
+            return False
+        return not self.forked_at or slot_revision(key) <= self.forked_at
+
     def with_all_branches(self) -> Path:
         """Returns everything that the session ever said after what it has inherited, in the order of time."""
         return self._replace(parts=(*self.parts[: self.inherited], Stretch()))

@@ -51,8 +51,8 @@ _READ_TO_SUMMARISE = frozenset({"messages", "summaries"})
 _SWEEPS_MAX = 8
 _PAGE = 64
 _RECORDS_A_STEP = 32
-_BYTES_A_STEP = 192 * 1024
-"""An item may be written twice: as it is now, and as a checkpoint keeps it."""
+_BYTES_A_STEP = 64 * 1024
+"""Words in more are looked for while others wait."""
 
 
 class Redactor:
@@ -214,6 +214,7 @@ class Redactor:
     async def _entries(self, session_id: str) -> AsyncGenerator[StoredEntry, None]:
         """Yields all records of a session but the pieces of results, which go with their calls."""
         ref = await self._scribe.living(session_id)
+        read_bytes = 0
         for after, before in ((None, RAW), (RAW + "\U0010ffff", None)):
             keys, more = KeyRange(after, before), True
             while more:
@@ -221,6 +222,10 @@ class Redactor:
                 more = page.more
                 for entry in page.entries:
                     yield entry
+                    read_bytes += len(entry.data)
+                    if read_bytes > _BYTES_A_STEP:
+                        read_bytes = 0
+                        await asyncio.sleep(0)
                 if page.entries:
                     keys = KeyRange(page.entries[-1].key, keys.before)
                 await asyncio.sleep(0)

@@ -49,6 +49,10 @@ class Witness:
             # What was said in a parent after the fork is no part of it.
             if session_id == path.session_id or path.place_of(place_key(entry.key), session_id) is not None:
                 return session_id, entry
+            if reference.kind is SourceKind.TOOL:
+                call = tool_call_of(entry)
+                if path.inherits_call(call.key, session_id, call.started_ms):
+                    return session_id, entry
         return None
 
     async def entry(self, session_id: str, reference: Reference) -> StoredEntry | None:
