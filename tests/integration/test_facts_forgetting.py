@@ -182,6 +182,16 @@ async def test_a_crash_before_the_words_are_gone_brings_nothing_back_and_upkeep_
         await case.facts.forget(fact_id=learned.fact_id)
 
 
+@pytest.mark.parametrize("what", ["a fact", "what is kept apart"])
+async def test_one_thing_that_is_forgotten_leaves_nothing_in_any_file(local: LocalServer, what: str) -> None:
+    case = await Case.begin(local)
+    said = SAID if what == "a fact" else f"The password of the wine cellar is {CANARY}"
+    await case.facts.submit(case.candidate(said, await case.talk.hears(said)))
+    assert files_with(local, CANARY)
+    await case.facts.forget(query="wine cellar", owner=case.user)
+    assert files_with(local, CANARY) == []
+
+
 async def test_a_value_of_very_many_words_is_forgotten_wherever_it_is(local: LocalServer) -> None:
     case = await Case.begin(local)
     many = [f"w{number:03d}" for number in range(500)]

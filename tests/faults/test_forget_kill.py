@@ -1,0 +1,105 @@
+"""``kill -9`` while an owner is forgotten: what is gone stays gone with every byte, and the rest is whole."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.faults.conftest import connected
+from tests.support.api import Api
+from tests.support.facts import Conversation, FactAgent
+from tests.support.process import ServerProcess
+from tests.support.statuses import Refused
+
+from noosphere.v1 import fact_service_pb2 as pb
+
+FACTS = 24
+ROUNDS = 3
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    """A server of the test's own that finds facts by words alone."""
+    process = ServerProcess(tmp_path / "data", ("--embedder", "none"))
+    try:
+        process.start()
+        yield process
+    finally:
+        process.close()
+
+
+def code(owner: str, number: int) -> str:
+    """What a locker of an owner opens with; no two are alike, and none is part of another."""
+    return f"canary-{owner.rpartition('/')[2]}-{number:02d}-end"
+
+
+async def learn(api: Api, agent: str, owner: str) -> None:
+    """Has an owner's lockers known, each from a message of its own."""
+    facts = FactAgent(await api.agent(agent))
+    talk = await Conversation.begin(facts.agent)
+    candidates = []
+    for number in range(FACTS):
+        said = f"Locker {number} of the hall opens with {code(owner, number)}"
+        heard = await talk.hears(said)
+        candidates.append(pb.Candidate(text=said, owner=owner, channel=pb.CHANNEL_USER, evidence=[heard]))
+    decisions = (await facts.submit(*candidates)).decisions
+    assert all(decision.fact_id for decision in decisions)
+
+
+async def known(facts: FactAgent, owner: str) -> set[str]:
+    """What of an owner is known, in words."""
+    return {fact.text.rpartition(" ")[2] for fact in await facts.listed(owner, include_superseded=True)}
+
+
+def in_files(server: ServerProcess, owner: str) -> set[str]:
+    """What of an owner stands in any file of the server."""
+    contents = [path.read_bytes() for path in sorted(server.data.rglob("*")) if path.is_file()]
+    codes = {code(owner, number) for number in range(FACTS)}
+    return {one for one in codes if any(one.encode() in content for content in contents)}
+
+
+async def test_what_is_gone_stays_gone_and_the_rest_is_whole(server: ServerProcess) -> None:
+    rng = random.Random(11)
+    other = "user/other"
+    async with connected(server) as api:
+        await learn(api, "keeper", other)
+    for round_number in range(ROUNDS):
+        owner = f"user/round{round_number}"
+        every = {code(owner, number) for number in range(FACTS)}
+        async with connected(server) as api:
+            await learn(api, f"keeper-{round_number}", owner)
+            op = FactAgent(await api.agent("cli/op", takeover=True))
+            forgetting = asyncio.create_task(op.forget(all=True, owner=owner))
+            # Sometimes between two facts, sometimes while their words are being overwritten.
+            left_at_most = rng.randrange(FACTS)
+            while len(await known(op, owner)) > left_at_most:
+                assert not forgetting.done() or forgetting.exception() is None
+            server.kill()
+            with pytest.raises(Refused):
+                await forgetting
+        server.restart()
+        async with connected(server) as api:
+            op = FactAgent(await api.agent("cli/op", takeover=True))
+            left = await known(op, owner)
+            assert len(left) <= left_at_most, "what was gone is gone"
+            await op.run_upkeep(owner)
+            assert await known(op, owner) == left
+        assert server.terminate() == 0
+        assert in_files(server, owner) == left, "what is gone is in no file, and what is known has its source"
+        server.restart()
+        async with connected(server) as api:
+            op = FactAgent(await api.agent("cli/op", takeover=True))
+            for gone in sorted(every - left)[:2]:
+                found = await op.search(f"Which locker opens with {gone}?", owner)
+                assert not any(gone in hit.fact.text for hit in found)
+            report = await op.forget(all=True, owner=owner)
+            assert len(report.fact_ids) == len(left), "the same call goes on where it was cut off"
+            assert await known(op, owner) == set()
+            assert len(await known(op, other)) == FACTS
+    assert server.terminate() == 0
+    for round_number in range(ROUNDS):
+        assert in_files(server, f"user/round{round_number}") == set()
+    assert len(in_files(server, other)) == FACTS, "another owner's words stand where they stood"
