@@ -62,6 +62,9 @@ ATTEMPTS_MAX = 64
 CANDIDATE_RETENTION_MS = 30 * 24 * 3600 * 1000
 """How long it is remembered what became of a candidate."""
 
+DECISION_MS_MAX = 5 * 60 * 1000
+"""A decision that is older is made again: words that no ledger names are swept when they are twice as old."""
+
 SOURCES_MAX = 32
 """Most sources that a fact lists; more are counted."""
 
@@ -340,11 +343,14 @@ class Ledger:
     async def commit(
         self, scope: str, view: NamespaceView, checks: Iterable[KeyCheck], mutations: Sequence[Mutation]
     ) -> Committed | None:
-        """Commits a decision; None if what it rests on has changed, and it has to be made again.
+        """Commits a decision; None if what it rests on has changed or was read long ago: it has to be made again.
 
         Raises:
             Refusal: ENGINE_UNAVAILABLE.
         """
+        if self.now_ms - view.now_ms > DECISION_MS_MAX:
+            # The process was suspended, or time was set. What was written for this may have been swept by now.
+            return None
         ref = await self.locate(scope)
         rules = self._core.rules(ref.name)
         version = max(rules.config_version, view.config_version)
