@@ -28,7 +28,7 @@ FOUND = """
     The database host is db1.example | database | host | db1.example | one
     The author of What Is to Be Done is Anna Berg | what is to be done | author | anna berg | one
     Help! Hills was written by Anna Berg | help! hills | written by | anna berg | one
-    The office where Anna works is Frankfurt am Main | anna | office where works | frankfurt am main | one
+    The office where Anna works is Frankfurt am Main | anna | office where work | frankfurt am main | one
     Anna is famous for Winter on the Hill | anna | famous for | winter on the hill | ?
     Anna is married to May Smith | anna | married to | may smith | one
     I am married to May Smith | user | married to | may smith | one

@@ -11,6 +11,8 @@ from .verbs import verb
 from .words import PRONOUNS
 
 _GENERAL = re.compile(r"[Aa]n? [a-z]|[-*]")
+# In a subject it is a title: "Help! I Am Here was written by".
+_SENTENCE = re.compile(r"[!?] +[A-Z]")
 _CLAUSE = re.compile(r", (?![A-Z])|[`()\[\]]")
 
 _RULES = (labelled, inverse, described, owned, copula, verb)
@@ -27,7 +29,7 @@ def english(text: str) -> Found | None:
 
 def _names_things(found: Found) -> bool:
     """Tells whether subject and value name something: no rule tells what a pronoun means."""
-    if _GENERAL.match(found.subject) or _CLAUSE.search(found.subject):
+    if _GENERAL.match(found.subject) or _CLAUSE.search(found.subject) or _SENTENCE.search(found.value):
         return False
     return not any(_is_pronoun(part) for part in (found.subject, found.value))
 

@@ -21,9 +21,11 @@ _PLACE = re.compile(r"^(?P<prep>in|at|on|from|under|near) (?P<value>\S.*)$")
 _KIND = re.compile(r"^the (?P<kind>[a-z]+) of (?P<value>\S.*)$")
 _CALENDAR = re.compile(
     r"(?:\d{1,2}(?:st|nd|rd|th)? (?:of )?)?(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days?|january|february|march|april"
-    r"|may|june|july|august|september|october|november|december|spring|summer|autumn|winter|noon|midnight)\b",
+    r"|may|june|july|august|september|october|november|december|spring|summer|autumn|winter|noon|midnight)"
+    r"(?:,? (?:the )?\d\w*)*(?: (?:morning|afternoon|evening|night)s?)?",
     re.IGNORECASE,
 )
+_OF_TIMES = ("in", "on", "at", "from", "by")
 _CLOCK = re.compile(r"(?:\d{4}-\d\d-\d\d|\d{1,2}:\d\d|(?:1\d|20)\d\d$)")
 _COUNT = re.compile(
     r"^(?P<number>[$€£¥]?\d[\d.,:-]*)(?: (?P<unit>ms|day|month|mm|mile|mg|kb|mb|gb|tb|%|°c|°f|eur))?(?: (?P<rest>.+))?$"
@@ -87,12 +89,12 @@ def tensed(predicate: str, be: str) -> str:
 
 def timed(predicate: str, value: str) -> str:
     """Where something is says nothing of when."""
-    return f"{predicate} time" if is_time(value) else predicate
+    return f"{predicate} time" if predicate.rpartition(" ")[2] in _OF_TIMES and is_time(value) else predicate
 
 
 def is_time(value: str) -> bool:
     """Tells whether a value is a date, a time of day, a weekday, month or year."""
-    return _CALENDAR.match(value) is not None or _CLOCK.match(plain_measures(value.casefold())) is not None
+    return _CALENDAR.fullmatch(value) is not None or _CLOCK.match(plain_measures(value.casefold())) is not None
 
 
 def is_number(value: str) -> bool:

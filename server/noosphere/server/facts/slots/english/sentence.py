@@ -15,7 +15,7 @@ _ADVERBS = re.compile(
     r"(?<= )(?:now|currently|presently|actually|really|officially|mostly|mainly|usually|primarily) (?=\S)"
 )
 _SHORTENED = "Inc|Corp|Ltd|Co|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Gen|Col|Capt|Lt|Sgt|Rev|Hon|No|vs|Mt|Ft|Univ|Dept|Bros"
-_SENTENCES = re.compile(rf"\b(?!(?:{_SHORTENED})\.)[^\W\d_]{{2,}}\. +[A-Z]|[!?] +[A-Z]|\n|; ")
+_SENTENCES = re.compile(rf"\b(?!(?:{_SHORTENED})\.)[^\W\d_]{{2,}}\. +[A-Z]|\n|; ")
 _SHORT_FORMS = (
     (re.compile(r"\u2019"), "'"),
     (re.compile(r"\bI'm\b"), "I am"),

@@ -22,7 +22,7 @@ from .complements import (
 from .verbs import verb_at
 from .words import VALUE_ROLES
 
-_BE = "is|are|was|were|am"
+_BE = "is|are|was|were"
 _LABEL = re.compile(
     r"^(?:[Tt]he |[Mm]y |[Uu]ser(?:'s)? )?(?P<role>[A-Za-z][\w'-]*(?: [\w'-]+){0,3}?) ?: (?P<value>[^:]{1,100})$"
 )
@@ -47,7 +47,7 @@ _OWNED = re.compile(
     rf"(?P<role>[a-z][a-z'-]*(?: (?!(?:{_BE}) )[a-z][\w'-]*){{0,4}}) (?P<be>{_BE}) (?P<value>\S.*)$"
 )
 _COMPOUND = re.compile(r"^(?:[Tt]he )?(?P<subject>\S+(?: \S+){0,3}) (?P<role>[A-Za-z]+) (?P<be>is) (?P<value>\S.*)$")
-_BARE = re.compile(rf"^(?P<subject>\S.*?) (?P<be>{_BE}) (?P<value>\S.*)$")
+_BARE = re.compile(rf"^(?P<subject>I(?= am )|\S.*?) (?P<be>{_BE}|(?<=^I )am) (?P<value>\S.*)$")
 _CALLED = re.compile(r"^(?:called|named) (?P<name>\S.*)$")
 _DUE = re.compile(r"^due (?:on |at |by )?(?P<value>\S.*)$")
 
