@@ -13,6 +13,7 @@ import pytest
 from tests.support.engine import LocalServer
 from tests.support.facts import Conversation, FactAgent
 from tests.support.interleaving import interleave
+from tests.support.meddling import meddle, once
 from tests.support.sessions import SessionAgent
 from tests.support.statuses import Refused, refusal
 
@@ -190,6 +191,22 @@ async def test_reviews_that_disagree_leave_what_one_of_them_decided(local: Local
     known = await accepting.listed(ANN)
     assert [fact.id for fact in known] == ([decision.fact_id] if decision.fact_id else []), decision
     assert (decision.status == Status.CANDIDATE_STATUS_REJECTED) == (not known)
+
+
+async def test_what_was_accepted_at_the_last_moment_is_not_turned_down(local: LocalServer) -> None:
+    accepting, refusing = await operators(local, 2)
+    rejected = await accepting.decided("Likes green tea", owner=ANN, channel=pb.CHANNEL_INTERNAL, importance=0.1)
+    local.clock.advance(1)
+    accepted: list[pb.Decision] = []
+
+    async def accept() -> None:
+        accepted.append(await accepting.review(rejected.candidate_id, accept=True))
+
+    meddle(local, once(accept))
+    with refusal(Reason.INVALID_FIELD):
+        await refusing.review(rejected.candidate_id, accept=False)
+    assert [fact.id for fact in await accepting.listed(ANN)] == [accepted[0].fact_id]
+    assert [(await accepting.candidate(rejected.candidate_id)).decision] == accepted
 
 
 @pytest.mark.parametrize("seed", SEEDS)

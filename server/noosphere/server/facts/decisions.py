@@ -237,9 +237,7 @@ class Decisions:
             raise Refusal(Reason.PERMISSION_DENIED, f"reviewing is for the operator ({OPERATOR_PREFIX}…)")
         known = await self.get(call, candidate_id)
         require_write(call, scope, known.candidate.owner)
-        status = known.decision.status
-        if status not in {Status.QUARANTINED, Status.REJECTED, Status.DEAD}:
-            raise invalid("candidate_id", f"{candidate_id!r} is {status}; only what was refused can be reviewed")
+        _check_refused(known.decision)
         if not accept:
             return await self._turn_down(scope, candidate_id, agent)
         if not known.candidate.text:
@@ -247,7 +245,10 @@ class Decisions:
         accepted = msgspec.structs.replace(
             known.candidate, reviewed_by=agent, trust=max(known.candidate.trust, USER_TRUST)
         )
-        await self._queue.remove(ids=(candidate_id,))
+        (waiting,) = await self._queue.find((candidate_id,))
+        if waiting is not None and not waiting.dead:
+            # Decided about, and the queue is still to be told. Removing rewrites the queue's file, so only then.
+            await self._queue.remove(ids=(candidate_id,))
         # From before it is queued on, so that no decision passes unheard.
         future = self._future(candidate_id)
         await self._intake.enqueue((accepted,))
@@ -277,6 +278,8 @@ class Decisions:
             note = page.get(key, CandidateNote)
             if note is None:
                 raise Refusal(Reason.ENTRY_NOT_FOUND, f"there is no candidate {candidate_id!r}")
+            # Another review may have accepted it meanwhile.
+            _check_refused(note.decision)
             now_ms = page.view.now_ms
             reasons = (*note.decision.reasons, Why("review", "turned_down", f"{agent} has turned it down."))
             decision = msgspec.structs.replace(
@@ -376,3 +379,14 @@ class Decisions:
             contents = await self._store.read([key for _, key in part])
             found.update((id, content) for (id, _), content in zip(part, contents, strict=True) if content is not None)
         return found
+
+
+def _check_refused(decision: Decision) -> None:
+    """Checks that there is something to review.
+
+    Raises:
+        Refusal: INVALID_FIELD.
+    """
+    if decision.status not in {Status.QUARANTINED, Status.REJECTED, Status.DEAD}:
+        message = f"{decision.candidate_id!r} is {decision.status}; only what was refused can be reviewed"
+        raise invalid("candidate_id", message)
