@@ -118,7 +118,8 @@ async def test_only_the_agents_that_are_named_may_write(world: World) -> None:
 
 async def test_facts_end_by_type_and_sensitivity_and_never_later_than_they_say(world: World) -> None:
     user = await Teller.begin(await world.agent())
-    await user.facts.set_policy(user.user, ttl={"episodic": Duration(seconds=3600), "working": Duration(seconds=60)})
+    spans = {"episodic": 3600, "working": 60, "personal": 600}
+    await user.facts.set_policy(user.user, ttl={name: Duration(seconds=span) for name, span in spans.items()})
 
     async def lives_ms(text: str, **fields: Any) -> int | None:
         decision = await user.decided(text, **fields)
@@ -131,6 +132,9 @@ async def test_facts_end_by_type_and_sensitivity_and_never_later_than_they_say(w
     assert await lives_ms("Went to Oslo", memory_type=pb.MEMORY_TYPE_EPISODIC) == 3_600_000
     assert await lives_ms("Is writing a letter", memory_type=pb.MEMORY_TYPE_WORKING) == 60_000
     assert await lives_ms("Likes green tea") is None
+    assert await lives_ms("Sleeps badly", sensitivity="personal") == 600_000
+    assert await lives_ms("Slept badly in Oslo", memory_type=pb.MEMORY_TYPE_EPISODIC, sensitivity="personal") == 600_000
+    assert await lives_ms("Keeps a diary of dreams", sensitivity="secret") is None
     sooner = pb.Candidate()
     sooner.expire_time.FromMilliseconds(
         (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
-from ._facts_data import MemoryType
+from ._facts_data import MemoryType, Sensitivity
 
 ConflictRule = Literal["newest", "trust", "keep_both"]
 """What becomes of two claims that contradict each other: the newest wins; the more trusted one does; both are kept."""
@@ -24,7 +24,9 @@ class ForgetReport:
     Attributes:
         fact_ids: the facts, at most 1,000.
         places: how many entries were removed from each place: ``facts``, ``index``, ``candidates``, ``queue``,
-            ``messages``, ``tool_results``, ``summaries``, ``checkpoints``, ``outbox``, ``replies``, ``log``.
+            ``messages``, ``tool_results``, ``summaries``, ``checkpoints``, ``outbox``, ``replies``, ``log``. Also
+            ``sources``: what a producer had said for facts that others say, too; and ``revived``: facts that are
+            current again, since what had superseded them is gone.
         remaining: what may still hold it, for people: e.g. backups made before.
         dry_run: whether nothing was done.
     """
@@ -83,7 +85,8 @@ class FactPolicy:
         conflict_rule: what becomes of contradictions.
         single_valued: predicates with one value at a time, beside the known ones; at most 256.
         aliases: other words for the same, e.g. ``{"乌班图": "Ubuntu"}``; at most 1,024.
-        ttl: how long facts live, by memory type, in seconds or as spans; a type that is not named lives for ever.
+        ttl: how long facts live, by memory type or sensitivity, in seconds or as spans. Of two the shorter one
+            counts; what is not named lives for ever.
         half_life: half-life of confidence, by predicate, likewise; the others do not decay.
     """
 
@@ -95,7 +98,7 @@ class FactPolicy:
     conflict_rule: ConflictRule = "newest"
     single_valued: Sequence[str] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
-    ttl: Mapping[MemoryType, timedelta | float] = field(default_factory=dict)
+    ttl: Mapping[MemoryType | Sensitivity, timedelta | float] = field(default_factory=dict)
     half_life: Mapping[str, timedelta | float] = field(default_factory=dict)
 
 
@@ -133,7 +136,8 @@ class UpkeepRound(NamedTuple):
         time: store time at which it ended.
         looked_at: how many facts were looked at.
         changed: how many changes were made, by action.
-        failure: why it failed; empty if it did not. A round that fails changes nothing.
+        failure: why it failed; empty if it did not. Each change is made whole or not at all; ``changed`` has those
+            made before.
     """
 
     scope: str

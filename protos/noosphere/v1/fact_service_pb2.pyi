@@ -1377,7 +1377,8 @@ class ForgetPlace(_message.Message):
     COUNT_FIELD_NUMBER: _builtins.int
     place: _builtins.str
     """Where: `facts`, `index`, `candidates`, `queue`, `messages`, `tool_results`, `summaries`, `checkpoints`, `outbox`,
-    `replies`, `log`.
+    `replies`, `log`. Also `sources`: what a producer had said for facts that others say, too; and `revived`: facts
+    that are current again, since what had superseded them is gone.
     """
     count: _builtins.int
     """How many entries."""
@@ -1855,7 +1856,7 @@ class UpkeepRound(_message.Message):
     looked_at: _builtins.int
     """How many facts were looked at."""
     failure: _builtins.str
-    """Why it failed; empty if it did not. A round that fails changes nothing."""
+    """Why it failed; empty if it did not. Each change is made whole or not at all; `changed` has those made before."""
     @_builtins.property
     def end_time(self) -> _timestamp_pb2.Timestamp:
         """Store time at which it ended."""
@@ -2021,7 +2022,9 @@ class FactPolicy(_message.Message):
 
     @_builtins.property
     def ttl(self) -> _containers.MessageMap[_builtins.str, _duration_pb2.Duration]:
-        """How long facts live by memory type's name in lower case; absent means for ever."""
+        """How long facts live, by memory type's name in lower case or by sensitivity (`personal`, `secret`); of two the
+        shorter one counts, absent means for ever.
+        """
 
     @_builtins.property
     def half_life(self) -> _containers.MessageMap[_builtins.str, _duration_pb2.Duration]:

@@ -154,7 +154,7 @@ class FactPolicyShape(TypedDict):
     conflict_rule: Annotated[str, "What becomes of contradictions: `newest`, `trust` or `keep_both`."]
     single_valued: Annotated[list[str], "Predicates with one value at a time, beside the known ones."]
     aliases: Annotated[dict[str, str], "Other words for the same."]
-    ttl: Annotated[dict[str, float], "How long facts live, by memory type."]
+    ttl: Annotated[dict[str, float], "How long facts live, by memory type or sensitivity."]
     half_life: Annotated[dict[str, float], "Half-life of confidence, by predicate."]
 
 

@@ -94,7 +94,7 @@ def decided(draft: Draft, case: Case) -> Decision:
     expires_at_ms = candidate.expires_at_ms
     if ttl_ms is not None:
         expires_at_ms = min(expires_at_ms, candidate.submitted_ms + ttl_ms)
-        reasons.append(Why("retain", "ttl", f"It ends {ttl_ms // 1000} s after it was submitted."))
+        reasons.append(Why("retain", "ttl", f"It ends {ttl_ms / 1000:g} s after it was submitted."))
     if not candidate.reviewed_by and (gate := _gate(candidate, case.policy)):
         return Decision(candidate.id, Status.REJECTED, (*reasons, *gate))
     slot = {note.id: note for note in case.slot}

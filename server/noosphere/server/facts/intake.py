@@ -22,7 +22,7 @@ from .contents import decode_candidate, encode_candidate
 from .ledger import NAMESPACES, CandidateNote, Ledger, candidate_key, digest
 from .scopes import IdKind, make_id, require_write, scope_or_own
 from .trust import assign
-from .types import Candidate, Cardinality, Channel, Decision, Evidence, MemoryType, Status
+from .types import SENSITIVITIES, Candidate, Cardinality, Channel, Decision, Evidence, MemoryType, Status
 
 CANDIDATES_MAX = 100
 """Most candidates of one call."""
@@ -34,7 +34,6 @@ NAME_BYTES_MAX = 256
 REFERENCE_BYTES_MAX = 512
 EVIDENCE_MAX = 32
 HASH_BYTES = 32
-SENSITIVITIES = ("", "personal", "secret")
 
 DIRECT_PRIORITY = 2
 """Of what somebody asks for in so many words."""
@@ -375,8 +374,10 @@ def _check(draft: Draft, where: str) -> str:
         share = getattr(draft, field)
         if share is not None and not (math.isfinite(share) and 0 <= share <= 1):
             raise invalid(f"{where}.{field}", f"{share} is not from 0 to 1")
-    if draft.sensitivity not in SENSITIVITIES:
-        raise invalid(f"{where}.sensitivity", f"{draft.sensitivity!r} is none of {', '.join(map(repr, SENSITIVITIES))}")
+    if draft.sensitivity not in ("", *SENSITIVITIES):
+        raise invalid(
+            f"{where}.sensitivity", f"{draft.sensitivity!r} is neither empty nor one of {', '.join(SENSITIVITIES)}"
+        )
     if len(draft.evidence) > EVIDENCE_MAX:
         raise too_large(f"{where}.evidence", len(draft.evidence), EVIDENCE_MAX, "entries")
     for at, evidence in enumerate(draft.evidence):

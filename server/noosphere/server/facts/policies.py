@@ -5,7 +5,7 @@ from __future__ import annotations
 from noosphere.consistency import invalid, too_large
 
 from .ledger import POLICY, Ledger, Page, put
-from .types import MemoryType, Policy
+from .types import SENSITIVITIES, MemoryType, Policy
 
 DEFAULT = Policy()
 
@@ -13,6 +13,9 @@ WRITERS_MAX = 256
 PREDICATES_MAX = 256
 ALIASES_MAX = 1_024
 NAME_CHARS_MAX = 256
+_RETAINED = (*MemoryType, *SENSITIVITIES)
+"""By what facts live for different times."""
+
 SPAN_MS_MAX = 100 * 365 * 24 * 3600 * 1000
 
 
@@ -34,8 +37,8 @@ def check_policy(policy: Policy) -> None:
     _check_names("policy.single_valued", policy.single_valued, PREDICATES_MAX)
     _check_names("policy.aliases", (*policy.aliases, *policy.aliases.values()), 2 * ALIASES_MAX)
     for name in policy.ttl_ms:
-        if name not in set(MemoryType):
-            raise invalid("policy.ttl", f"{name!r} is no memory type; types are {', '.join(MemoryType)}")
+        if name not in _RETAINED:
+            raise invalid("policy.ttl", f"{name!r} is none of {', '.join(_RETAINED)}")
     _check_names("policy.half_life", tuple(policy.half_life_ms), PREDICATES_MAX)
     for field, spans in (("policy.ttl", policy.ttl_ms), ("policy.half_life", policy.half_life_ms)):
         for name, span_ms in spans.items():

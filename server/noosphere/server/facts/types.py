@@ -10,6 +10,9 @@ import msgspec
 
 from noosphere.consistency import NEVER_MS
 
+SENSITIVITIES = ("personal", "secret")
+"""How sensitive a fact may be called; most are not."""
+
 
 class MemoryType(StrEnum):
     """What kind of memory a fact is."""
@@ -231,7 +234,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
         conflict_rule: what becomes of contradictions.
         single_valued: predicates with one value at a time, beside the known ones.
         aliases: other words for the same.
-        ttl_ms: how long facts live, by memory type.
+        ttl_ms: how long facts live, by memory type or sensitivity; of two the shorter one counts.
         half_life_ms: half-life of confidence, by predicate.
     """
 
