@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..heads import HeadFeeds
 from .codec import CommitItem, DropItem, EraseItem, FloorItem
-from .heads import HeadFeeds
 from .keeper import Keeper
 from .namespace import Namespace, Pending
 from .registry import Registry

@@ -14,7 +14,8 @@ from sortedcontainers import SortedDict, SortedList
 from noosphere.consistency import NEVER_MS, RequestMemory
 
 from ...ports.store import CollectionStamps
-from .codec import Cell, CommitItem, EraseItem, LogItem, above, text_bytes
+from ..keys import above, text_bytes
+from .codec import Cell, CommitItem, EraseItem, LogItem
 from .journal import Image
 
 CELL_OVERHEAD_BYTES = 320

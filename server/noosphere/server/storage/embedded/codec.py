@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
 
-from noosphere.consistency import NEVER_MS, Cut, Remembered, RequestRef, ancestors
+from noosphere.consistency import NEVER_MS, Cut, Remembered, RequestRef
 
 BLOB_FORMAT = 1
 _HEADER_BYTES = 5
@@ -179,21 +178,6 @@ def encode_cuts(cuts: Sequence[Cut]) -> bytes:
 def decode_cuts(blob: bytes) -> tuple[Cut, ...]:
     """Returns a namespace's cuts."""
     return _unframe(blob, _CUTS)
-
-
-def text_bytes(text: str) -> int:
-    """Returns the length of ``text`` in UTF-8."""
-    return len(text) if text.isascii() else len(text.encode())
-
-
-def above(key: str) -> tuple[str, ...]:
-    """Returns every collection that contains ``key``, as ``ancestors`` does; keys of one collection share it."""
-    end = key.rfind("/")
-    return _ancestors(key[: end + 1]) if end >= 0 else _TOP
-
-
-_TOP = ("",)
-_ancestors = lru_cache(maxsize=16_384)(ancestors)
 
 
 def shared_never(time_ms: int) -> int:

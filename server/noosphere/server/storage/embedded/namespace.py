@@ -14,8 +14,9 @@ from ...ports.store import (
     NamespaceView,
     StoredEntry,
 )
+from ..keys import above
 from .body import Body, bounds
-from .codec import Cell, CommitItem, EraseItem, Item, LogItem, above
+from .codec import Cell, CommitItem, EraseItem, Item, LogItem
 from .journal import NamespaceRow
 
 _NEVER = CollectionStamps(0, 0)

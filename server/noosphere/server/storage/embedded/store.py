@@ -34,14 +34,15 @@ from ...ports.store import (
     ScanResult,
     StoreTotals,
 )
-from .accept import accept, check_commit, judge
+from ..bounds import check_commit
+from ..heads import HeadFeeds
+from .accept import accept, judge
 from .applying import Applier
 from .body import Body
 from .codec import CommitItem, DamagedBlob, DropItem, EraseItem, FloorItem, LogItem
 from .database import damaged
 from .erasing import Eraser
 from .folder import StoreFailed, log_failure
-from .heads import HeadFeeds
 from .journal import Journal
 from .keeper import Keeper
 from .loading import Loader

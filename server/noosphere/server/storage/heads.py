@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from weakref import WeakSet
 
-from ...ports.store import HeadMoved
+from ..ports.store import HeadMoved
 
 
 class HeadFeed:
