@@ -57,14 +57,14 @@ async def decided(
 
 
 async def test_it_decides_about_candidates_and_is_told_how_the_session_stands() -> None:
-    model = Model({"notes/a": "drop", "notes/b": "compress", "unknown": "drop"})
+    model = Model({"notes/a": "drop", "notes/b": "compress", "notes/d": "compress", "unknown": "drop"})
     goal = state("goals/main", open_goal=True)
-    name, found = await decided(model, goal, state("notes/a"), state("notes/b"), state("notes/c"))
+    name, found = await decided(model, goal, *(state(f"notes/{letter}") for letter in "abcd"))
     assert name == "model/1"
     assert found["notes/a"] == (TransitionAction.DROP, "policy")
     assert found["notes/b"] == (TransitionAction.COMPRESS, "policy")
     assert found["notes/c"][0] is TransitionAction.RETAIN
-    assert set(found) == {"goals/main", "notes/a", "notes/b", "notes/c"}
+    assert set(found) == {"goals/main", "notes/a", "notes/b", "notes/c", "notes/d"}
     assert model.session == PolicySession(100, ("text of goals/main",), 5_000, 0.7, 4)
 
 
@@ -140,3 +140,26 @@ async def test_what_it_is_given_is_bounded() -> None:
     assert model.session is not None
     assert len(model.session.goals) == GOALS_MAX
     assert {len(goal) for goal in model.session.goals} == {TEXT_CHARS_MAX}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "wanted"),
+    [("ab", ("compress", "compress")), (["summary"] * 2, ("compress", "compress")), ("aa", ("compress", "retain"))],
+    ids=["of different kinds", "summaries", "one of two"],
+)
+async def test_nothing_is_compressed_by_itself_nor_again(kinds: Sequence[str], wanted: tuple[str, str]) -> None:
+    model = Model(dict(zip(("notes/a", "notes/b"), wanted, strict=True)))
+    _, found = await decided(model, *(state(f"notes/{at}", kind=kind) for at, kind in zip("ab", kinds, strict=True)))
+    assert set(found.values()) == {(TransitionAction.RETAIN, "room")}
+
+
+async def test_what_the_rules_would_compress_with_others_stays_if_the_policy_keeps_these() -> None:
+    short = AT._replace(budget_tokens=10)
+    states = [state("notes/a"), state("notes/b")]
+    items = [live(one.key) for one in states]
+    judged = judge(states, short)
+    assert [verdict.action for verdict in judged] == [TransitionAction.COMPRESS] * 2
+    _, found = await Adviser(Model({"notes/a": "retain"})).advised(items, states, judged, short)
+    assert [(verdict.action, verdict.reason, verdict.group) for verdict in found] == [
+        (TransitionAction.RETAIN, "policy", "")
+    ] * 2

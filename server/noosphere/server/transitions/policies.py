@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import structlog
@@ -10,7 +11,7 @@ import structlog
 from ..ports.models import PolicyError, PolicyItem, PolicySession, TransitionPolicy
 from ..sessions.types import TransitionAction
 from .facts import ItemState, Situation, Verdict
-from .rules import NAME, is_candidate
+from .rules import COMPRESSED_KIND, NAME, is_candidate
 from .states import LiveItem
 
 log = structlog.get_logger(__name__)
@@ -82,7 +83,25 @@ class Adviser:
                 group = states[n].kind if action is TransitionAction.COMPRESS else ""
                 explanation = f"The policy {self._policy.name!r} wants it so."
                 decided[n] = Verdict(states[n].key, action, "policy", explanation, verdicts[n].score, group)
-        return self._policy.name, tuple(decided)
+        return self._policy.name, _without_lone_groups(decided, verdicts)
+
+
+def _without_lone_groups(decided: Sequence[Verdict], verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
+    """Returns the verdicts; what would be compressed with nothing else, or is a summary already, stays as it is."""
+    members = Counter(verdict.group for verdict in decided if verdict.group)
+    return tuple(
+        wanted
+        if not wanted.group or (members[wanted.group] > 1 and wanted.group != COMPRESSED_KIND)
+        else _as_it_is(rule)
+        for wanted, rule in zip(decided, verdicts, strict=True)
+    )
+
+
+def _as_it_is(rule: Verdict) -> Verdict:
+    if rule.action is not TransitionAction.COMPRESS:
+        return rule
+    explanation = f"{rule.explanation} But the policy wants nothing else to be part of it."
+    return Verdict(rule.key, TransitionAction.RETAIN, "policy", explanation, rule.score)
 
 
 async def _answer(
