@@ -68,6 +68,7 @@ CONTRARY = """
     The door is open | The door is closed
     The user likes coriander | The user does not like coriander
     The user likes coriander | The user dislikes coriander
+    The user drinks beer | The user never drinks beer
     Anna lives in Graz | Anna no longer lives in Graz
     The build is green | The build is not green
     我住在北京 | 我住在上海

@@ -15,8 +15,16 @@ from noosphere.server.facts.types import Cardinality, ConflictRule, Contender, S
 TRUSTS = (0.0, 0.3, 0.5, 0.7, 1.0)
 
 contenders = st.lists(
-    st.tuples(st.sampled_from(TRUSTS), st.integers(0, 50)), min_size=1, max_size=7, unique_by=lambda one: one[1]
-).map(lambda made: [Contender(f"f{at}", f"v{at}", trust, 1_000 + since, 9) for at, (trust, since) in enumerate(made)])
+    st.tuples(st.sampled_from(TRUSTS), st.integers(0, 50), st.integers(0, 50)),
+    min_size=1,
+    max_size=7,
+    unique_by=lambda made: made[1],
+).map(
+    lambda rows: [
+        Contender(f"f{at}", f"v{at}", trust, 1_000 + since, 2_000 + recorded)
+        for at, (trust, since, recorded) in enumerate(rows)
+    ]
+)
 
 
 def one(id: str, value: str, *, trust: float = 0.5, since: int = 0, recorded: int = 0) -> Contender:
