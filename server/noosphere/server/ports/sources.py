@@ -46,7 +46,11 @@ class Source(NamedTuple):
 
 
 class Redacted(NamedTuple):
-    """How many records of one place were overwritten: ``messages``, ``tool_results``, ``summaries``, and so on."""
+    """How many records of one place were overwritten or removed.
+
+    Places are ``messages``, ``tool_results``, ``items``, ``summaries``, ``checkpoints``, ``outbox``, ``contexts``,
+    ``control``, ``titles``, ``handoffs`` and ``events``.
+    """
 
     place: str
     records: int
@@ -63,7 +67,10 @@ class Sources(Protocol):
 
         Args:
             agent: who asks; empty for the server itself.
-            references: at most 256.
+            references: at most 256, of 64 Mi characters of text together.
+
+        Raises:
+            Refusal: VALUE_TOO_LARGE.
         """
         ...
 
