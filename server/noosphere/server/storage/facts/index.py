@@ -101,6 +101,11 @@ class FactIndex:
         """Returns the first keys after ``after`` that a filter leaves."""
         with self._lock:
             left = self._columns.mask(where)
+            rows = np.flatnonzero(left)
+            if len(rows) ** 2 <= len(self._rows) * limit:
+                # A walk passes all that the filter hides, on average as many as this for each that it finds.
+                found = sorted(key for row in rows.tolist() if (key := self._keys[row]) is not None)
+                return tuple(islice((key for key in found if after is None or key > after), limit))
             walk = (
                 key for scope in sorted(set(where.scopes)) for key, row in self._of_scope(scope, after) if left[row]
             )
