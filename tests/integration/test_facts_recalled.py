@@ -71,6 +71,9 @@ async def test_a_profile_is_in_every_context_until_it_is_not_one_any_more(scene:
     text, fates, _ = await scene.context("Tell me a joke")
     assert set(fates) == {f"fact:{metric}"}
     assert "Paris" not in text
+    await scene.user.facts.forget(fact_id=metric)
+    _, fates, _ = await scene.context("Tell me a joke")
+    assert fates == {}
 
 
 async def test_what_has_ended_is_in_no_context(scene: Scene) -> None:

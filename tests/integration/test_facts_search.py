@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from tests.support.engine import LocalServer, local_server
 from tests.support.facts import FactAgent
+from tests.support.statuses import refusal
 from tests.support.telling import Teller
 
+from noosphere.consistency import Reason
 from noosphere.server.facts.asked import EMBED_MS_DEFAULT, SearchAsked
 from noosphere.server.facts.retrieval import POOL, Retrieval
 from noosphere.server.memory.types import Call
@@ -132,6 +134,19 @@ async def test_other_scripts_are_found_by_parts_of_their_words(user: Teller) -> 
     assert (await user.finds("乌班图"))[0] == "服务器运行的是乌班图系统"
     assert await user.finds("茶") == ["用户喜欢在早上喝绿茶"]
     assert await user.finds("القهوة") == ["المستخدم يحب القهوة"]
+
+
+async def test_what_was_forgotten_is_found_no_more(local: LocalServer, user: Teller) -> None:
+    fact_id = await user.tells("The password of the database is in the safe")
+    assert await user.finds("database") != []
+    kept = local.engine.facts.retrieval.contents
+    assert len(kept) == 1
+    await user.facts.forget(fact_id=fact_id)
+    assert len(kept) == 0
+    assert await user.finds("database") == []
+    assert await user.finds("database", include_superseded=True) == []
+    with refusal(Reason.ENTRY_NOT_FOUND):
+        await user.facts.get(fact_id)
 
 
 class Embedder:
