@@ -31,8 +31,8 @@ NEAR_TIE = 0.15
 SUBJECT = 0.2
 """A fact about what the question names, word for word: as much as the words of a talk, which tell no more than that."""
 
-PREDICATE = 0.1
-"""And of the property that it asks for: what words and meaning tell too, but for other forms of a word."""
+PREDICATE = 0.2
+"""And of the property that it asks for: as telling, and words alone miss other forms ("citizenship" of a citizen)."""
 
 LINKED = 0.5
 """What else is known of a hit's subject is worth half of the hit."""
