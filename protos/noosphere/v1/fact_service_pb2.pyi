@@ -1376,9 +1376,9 @@ class ForgetPlace(_message.Message):
     PLACE_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
     place: _builtins.str
-    """Where: `facts`, `index`, `candidates`, `queue`, `messages`, `tool_results`, `summaries`, `checkpoints`, `outbox`,
-    `replies`, `log`. Also `sources`: what a producer had said for facts that others say, too; and `revived`: facts
-    that are current again, since what had superseded them is gone.
+    """Where: `facts`, `sources` (of facts that others support, too), `revived`, `index`, `candidates`, `queue`; of
+    sessions `messages`, `tool_results`, `items`, `summaries`, `checkpoints`, `outbox`, `control`, `titles`, `handoffs`,
+    `contexts`, `events`; `replies`, `log`.
     """
     count: _builtins.int
     """How many entries."""
