@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from tests.support.facts import FactAgent
 from tests.support.statuses import refusal
 from tests.support.telling import Teller
 
-from noosphere.consistency import Reason
+from noosphere.consistency import NOTHING_SEEN, Reason, decode_causal, encode_causal
 from noosphere.server.facts.asked import EMBED_MS_DEFAULT, SearchAsked
 from noosphere.server.facts.retrieval import POOL, Retrieval
 from noosphere.server.memory.types import Call
@@ -134,6 +135,20 @@ async def test_other_scripts_are_found_by_parts_of_their_words(user: Teller) -> 
     assert (await user.finds("乌班图"))[0] == "服务器运行的是乌班图系统"
     assert await user.finds("茶") == ["用户喜欢在早上喝绿茶"]
     assert await user.finds("القهوة") == ["المستخدم يحب القهوة"]
+
+
+async def test_a_search_with_tokens_of_what_never_was_is_refused(user: Teller) -> None:
+    await user.tells("Likes green tea")
+    call = user.facts.agent.call()
+    call.return_causal_token = True
+    reply = await user.search("tea", call=call)
+    token = decode_causal(reply.call.causal_token)
+    (head,) = token.named(f"facts/{user.user}")
+    for seen, refused in ((head, False), (head + 1, True)):
+        call = user.facts.agent.call()
+        call.causal_tokens.append(encode_causal(NOTHING_SEEN.seen(f"facts/{user.user}", seen)))
+        with refusal(Reason.FUTURE_REVISION) if refused else contextlib.nullcontext():
+            await user.search("tea", call=call)
 
 
 async def test_what_was_forgotten_is_found_no_more(local: LocalServer, user: Teller) -> None:
