@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 
 from .columns import Mask
 
-_BLOCK_ROWS = 4_096
+_BLOCK_ROWS = 512
+"""So few that a product with one of them is not worth several threads to BLAS: on a machine whose cores are busy,
+waiting for all of them takes ten times as long as the product."""
+
 _GATHERED_SHARE = 8
 _DIGITS = 6
 
