@@ -226,14 +226,15 @@ class Retrieval:
 
         Similarities of what was found by words are asked for: without them, whatever was found by meaning would win.
         """
-        contents = await self.contents.of([one.key for one in found])
+        keyed = [(one, one.key) for one in found]
+        contents = await self.contents.of([key for _, key in keyed])
         similarities: dict[FactKey, float | None] = dict(near)
         if vector is not None:
             keys = [key for key in contents if key not in near]
             for start in range(0, len(keys), BATCH_MAX):
                 part = keys[start : start + BATCH_MAX]
                 similarities |= zip(part, await self._store.near(vector, part), strict=True)
-        return [Option(one, contents[one.key], similarities.get(one.key)) for one in found if one.key in contents]
+        return [Option(one, contents[key], similarities.get(key)) for one, key in keyed if key in contents]
 
     async def _linked(
         self, asked: SearchAsked, where: FactFilter, names: Iterable[str], found: Sequence[Standing]
