@@ -28,9 +28,11 @@ async def server(tmp_path: Path) -> AsyncIterator[LocalServer]:
         yield started
 
 
-async def scored(server: LocalServer, facts: tuple[str, ...], **questions: str) -> UpdatesScore:
+async def scored(
+    server: LocalServer, facts: tuple[str, ...], scope: str = "shared/updates", **questions: str
+) -> UpdatesScore:
     asked = tuple(Question(text.replace("_", " "), (answer,)) for text, answer in questions.items())
-    return await score_updates(server.engine.facts, UpdateSet("made-up", facts, asked))
+    return await score_updates(server.engine.facts, UpdateSet("made-up", facts, asked), scope=scope)
 
 
 async def test_what_is_superseded_contested_and_beside(server: LocalServer) -> None:
@@ -49,6 +51,25 @@ async def test_a_search_of_everything_finds_what_was_superseded(server: LocalSer
     score = await scored(server, facts, **{"Is Cusco, Peru the capital of Peru?": "Lima"})
     assert score.questions.current_first == 100.0
     assert (score.alone.current_first, score.alone.stale_first) == (0.0, 100.0)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        ("Anna Berg is a citizen of Chile.", "Anna Berg is a citizen of Austria."),
+        ("The capital of Peru is Lima.", "The capital of Peru is Cusco."),
+        ("What a day, sang Ben in Chile.", "What a day, sang Ben in Peru."),
+    ],
+    ids=["who knows how many", "one at a time", "no slot"],
+)
+async def test_what_is_said_again_is_the_newest_again(server: LocalServer, facts: tuple[str, str]) -> None:
+    first, second = facts
+    answer = first.rstrip(".").rpartition(" ")[2]
+    question = first.replace(answer, "what")
+    score = await scored(server, (first, second, first), **{question: answer})
+    assert score.questions == Placed(1, 100.0, 0.0)
+    again = await scored(server, (first, second, first, second), scope="shared/again", **{question: answer})
+    assert again.questions == Placed(1, 0.0, 100.0)
 
 
 async def test_what_is_not_first_is_told(server: LocalServer) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from noosphere.consistency import NEVER_MS
 
 from ..ports.factstore import FactContent
-from .conflicts import settle
+from .conflicts import settle, trust_class
 from .drafting import Draft
 from .ledger import FactNote
 from .likeness import Likeness
@@ -131,8 +131,20 @@ def _merged(draft: Draft, case: Case, note: FactNote, why: Why) -> Decision:
     reasons = [why]
     if not raises:
         reasons.append(Why("retain", "low_trust", "Its evidence is kept, and makes the fact no surer."))
-    merged = draft.merge(note, case.contents[note.id], raises=raises)
+    renews = raises and _renews(candidate, note)
+    if renews:
+        reasons.append(
+            Why("resolve", "said_again", "Others contradict it, and it was said again: it is the newest now.")
+        )
+    merged = draft.merge(note, case.contents[note.id], raises=raises, renews=renews)
     return Decision(candidate.id, Status.MERGED, tuple(reasons), merged.id, merged.newest.number)
+
+
+def _renews(candidate: Candidate, note: FactNote) -> bool:
+    """Tells whether a fact that others contradict, which are shown by their time, was said again later."""
+    contested = note.state is FactState.CURRENT and bool(note.contested_by)
+    later = candidate.valid_from_ms > note.newest.valid_from_ms
+    return contested and later and trust_class(candidate.trust) >= trust_class(note.trust)
 
 
 def _gate(candidate: Candidate, policy: Policy) -> list[Why]:
@@ -145,6 +157,11 @@ def _gate(candidate: Candidate, policy: Policy) -> list[Why]:
                 Why("retain", f"low_{name}", f"Its {name} is {value:g}, and the scope takes {least:g} or more.")
             )
     return found
+
+
+def _now(case: Case) -> int:
+    """Returns a time after everything in the slot was recorded, which may have been in this millisecond."""
+    return max([case.now_ms, *(note.newest.recorded_ms + 1 for note in case.slot)])
 
 
 def _contender(case: Case, note: FactNote) -> Contender:

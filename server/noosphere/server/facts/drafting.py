@@ -134,13 +134,14 @@ class Draft:
             self._add(put(pinned_key(note.owner, fact_id), fact_id))
         return note
 
-    def merge(self, note: FactNote, content: FactContent, *, raises: bool) -> FactNote:
+    def merge(self, note: FactNote, content: FactContent, *, raises: bool, renews: bool = False) -> FactNote:
         """Adds the candidate's evidence to a fact that says the same.
 
         Args:
             note: the fact.
             content: its newest version.
             raises: whether the candidate is trusted enough to make the fact surer.
+            renews: whether the fact, which others contradict, counts as said anew.
         """
         candidate = self.candidate
         known = {source.reference for source in note.sources} | {source.content_hash for source in note.sources}
@@ -162,13 +163,16 @@ class Draft:
             source_count=note.source_count + len(fresh),
             pinned=note.state is FactState.CURRENT and (note.pinned or (raises and candidate.pinned)),
         )
-        newest = note.newest
-        if trust != note.trust:
+        newest, before = note.newest, note.versions[:-1]
+        if renews:
+            newest = self._rewritten(merged, content, newest.valid_to_ms, valid_from_ms=candidate.valid_from_ms)
+            before = note.versions
+        elif trust != note.trust:
             # The store filters by trust, so it has to know.
             newest = self._rewritten(merged, content, newest.valid_to_ms, recorded_ms=newest.recorded_ms)
         else:
             newest = msgspec.structs.replace(newest, number=newest.number + 1)
-        merged = msgspec.structs.replace(merged, versions=(*note.versions[:-1], newest))
+        merged = msgspec.structs.replace(merged, versions=(*before, newest)[-VERSIONS_MAX:])
         self._add(put(fact_key(note.id), merged))
         if merged.pinned and not note.pinned:
             self._add(put(pinned_key(note.owner, note.id), note.id))
@@ -200,14 +204,18 @@ class Draft:
         self._add(put(SLOTS + slot, list(ids[-SLOT_FACTS_MAX:])))
 
     def _rewritten(
-        self, note: FactNote, content: FactContent, valid_to_ms: int, *, recorded_ms: int | None = None
+        self,
+        note: FactNote,
+        content: FactContent,
+        valid_to_ms: int,
+        *,
+        valid_from_ms: int | None = None,
+        recorded_ms: int | None = None,
     ) -> VersionNote:
         """Writes another version of a fact, in the same words."""
-        newest = note.newest
-        body = decode_body(content)
-        version = self._version(
-            newest.number + 1, body, newest.valid_from_ms, valid_to_ms, note.expires_at_ms, trust=note.trust
-        )
+        number, body = note.newest.number + 1, decode_body(content)
+        since_ms = note.newest.valid_from_ms if valid_from_ms is None else valid_from_ms
+        version = self._version(number, body, since_ms, valid_to_ms, note.expires_at_ms, trust=note.trust)
         if recorded_ms is not None:
             version = msgspec.structs.replace(version, recorded_ms=recorded_ms)
         self.contents.append(content_of(self.candidate.scope, note, version, body, content.vector, now_ms=self._now_ms))
