@@ -165,3 +165,25 @@ async def test_ledgers_are_nobodys_to_read_or_write_as_memory(world: World) -> N
         await agent.put("facts/user/42", "x", b"1", blind=True)
     with refusal(Reason.PERMISSION_DENIED):
         await agent.get("facts/user/42", "x")
+
+
+async def test_of_contradictions_in_one_call_the_last_one_holds(world: World) -> None:
+    facts, talk, user = await agents(world)
+    heard = await talk.hears("My favourite colour is red, no, green, no, blue, no, black.")
+    colours = ("red", "green", "blue", "black")
+    decisions = (
+        await facts.submit(
+            *(
+                pb.Candidate(
+                    text=f"My favourite colour is {colour}",
+                    owner=user,
+                    channel=pb.CHANNEL_USER,
+                    evidence=[heard],
+                )
+                for colour in colours
+            )
+        )
+    ).decisions
+    current = {fact.text for fact in await facts.listed(user)}
+    assert current == {"My favourite colour is black"}
+    assert [len(decision.superseded) for decision in decisions] == [0, 1, 1, 1]

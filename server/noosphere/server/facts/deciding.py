@@ -77,7 +77,7 @@ def decided(draft: Draft, case: Case) -> Decision:
             why = Why("deduplicate", "near_duplicate", "It is known in other words, which stay.")
             return _merged(draft, case, case.notes[one.fact_id], why)
     outcome = settle(
-        Contender(candidate.id, case.claim.value, candidate.trust, candidate.valid_from_ms, case.now_ms),
+        Contender(candidate.id, case.claim.value, candidate.trust, candidate.valid_from_ms, _now(case)),
         [_contender(case, note) for note in case.slot],
         case.claim.cardinality,
         case.policy.conflict_rule,
