@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -326,3 +327,22 @@ async def test_what_is_not_clear_or_not_permitted_is_refused_and_nothing_is_forg
             await other.forget(**fields)
     assert await everything(user.facts, user.user) == {"Likes green tea"}
     assert await everything(user.facts, own) == {"Likes to plan"}
+
+
+async def test_a_repeated_request_forgets_nothing_that_was_said_since(world: World) -> None:
+    user = await Teller.begin(await world.agent())
+    await user.tells("Likes green tea")
+    call = user.facts.agent.call()
+    call.request_id.uuid = str(uuid.uuid4())
+    first = await user.facts.forget(all=True, owner=user.user, call=call)
+    await world.elapse(2)
+    await user.tells("Likes black tea")
+    assert await user.facts.forget(all=True, owner=user.user, call=call) == first
+    assert await everything(user.facts, user.user) == {"Likes black tea"}
+    with refusal(Reason.REQUEST_ID_REUSED):
+        await user.facts.forget(query="black tea", owner=user.user, call=call)
+    one = user.facts.agent.call()
+    one.request_id.uuid = str(uuid.uuid4())
+    (fact,) = await user.facts.listed(user.user)
+    gone = await user.facts.forget(fact_id=fact.id, call=one)
+    assert await user.facts.forget(fact_id=fact.id, call=one) == gone, "it is an answer, not a fact that is not there"

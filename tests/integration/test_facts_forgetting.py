@@ -99,12 +99,14 @@ async def test_what_waits_is_forgotten_and_what_else_waits_is_not(
         would = {place.place: place.count for place in (await case.facts.forget(**asked, dry_run=True)).places}
         done = {place.place: place.count for place in (await case.facts.forget(**asked)).places}
         assert would["queue"] == done["queue"] == (2 if how == "all" else 1)
-        with refusal(Reason.ENTRY_NOT_FOUND):
-            await case.facts.candidate(waiting)
-    # The one that a worker had is decided nevertheless.
+        # What became of it is known, though a worker still has it.
+        known = await case.facts.candidate(waiting)
+        assert known.decision.status == Status.CANDIDATE_STATUS_SUPPRESSED
+        assert [why.reason for why in known.decision.reasons] == ["forgotten"]
+        assert known.candidate.text == ""
     told = await decisions(stream, {waiting} if how == "all" else {waiting, other})
     assert told[waiting].status == Status.CANDIDATE_STATUS_SUPPRESSED
-    assert (await case.facts.candidate(waiting)).candidate.text == ""
+    assert (await case.facts.candidate(waiting)) == known, "the worker changes nothing about it"
     assert how == "all" or told[other].status == Status.CANDIDATE_STATUS_WRITTEN
     assert await case.texts() == ([] if how == "all" else ["Likes green tea"])
     await local.elapse(2)
@@ -155,6 +157,37 @@ async def test_a_late_extraction_brings_nothing_back_of_somebody_who_was_forgott
     later = await case.facts.extract(session_id=case.talk.id, owner=case.user)
     await decisions(stream, set(later.candidate_ids))
     assert await case.texts() == ["The user's favourite colour is green."], "what is said since is learned"
+
+
+@pytest.mark.parametrize("how", ["all", "the fact that it names"])
+async def test_an_extraction_that_waits_is_forgotten_with_what_it_is_to_read(
+    local: LocalServer, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    case = await Case.begin(local)
+    (learned,) = (await case.facts.submit(case.candidate(SAID, await case.talk.hears(SAID)))).decisions
+    document = pb.SourceDocument(id="manual", text=f"A manual. {SAID}. The end.")
+    async with held_at(local.engine.facts.queue, "take", monkeypatch):
+        job = await case.facts.extract(document=document, owner=case.user, wait=False)
+        assert job.state == pb.EXTRACTION_STATE_QUEUED
+        if how == "all":
+            await case.facts.forget(all=True, owner=case.user)
+        else:
+            await case.facts.forget(fact_id=learned.fact_id)
+        assert (await case.facts.extraction(job.id)).state == pb.EXTRACTION_STATE_SUPPRESSED
+    assert files_with(local, CANARY) == []
+
+
+async def test_somebody_who_waits_for_a_decision_hears_that_it_was_forgotten(
+    local: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = await Case.begin(local)
+    cellar = case.candidate(SAID, await case.talk.hears(SAID))
+    async with held_at(local.engine.facts.pipeline, "decide", monkeypatch) as come:
+        submitting = asyncio.create_task(case.facts.submit(cellar))
+        await come.wait()
+        await case.facts.forget(all=True, owner=case.user)
+        (decision,) = (await submitting).decisions
+    assert decision.status == Status.CANDIDATE_STATUS_SUPPRESSED
 
 
 async def test_a_crash_before_the_words_are_gone_brings_nothing_back_and_upkeep_goes_on(

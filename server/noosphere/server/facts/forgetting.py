@@ -14,25 +14,27 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from noosphere.consistency import NEVER_MS, Reason, Refusal, invalid
+from noosphere.consistency import NEVER_MS, Reason, Refusal, fingerprint, invalid
+from noosphere.consistency.limits import CLIENT_REQUEST_AGE_MS
 
 from ..memory.access import OPERATOR_PREFIX
 from ..memory.admission import require_writer
-from ..memory.core import Core
+from ..memory.core import Core, located
 from ..memory.types import Call
 from ..ports.factqueue import FactQueue
 from ..ports.factstore import FactContent, FactKey, FactStore
 from ..ports.sources import SOURCES_MAX, Redaction
 from ..ports.store import Mutation
 from .compressing import FACT_REFERENCE
-from .contents import OWN_WORD, content_key, decode_candidate
+from .contents import content_key, decode_candidate
+from .intake import candidate_in
 from .ledger import (
     ATTEMPTS_MAX,
-    CANDIDATE_RETENTION_MS,
     FORGOTTEN,
+    NAMESPACES,
+    REQUESTS,
     SECRET,
     SLOTS,
-    CandidateNote,
     FactNote,
     Ledger,
     Page,
@@ -40,15 +42,26 @@ from .ledger import (
     Suppression,
     candidate_key,
     contended,
+    digest,
     fact_key,
     put,
 )
-from .removing import Removal, long_enough, values
+from .removing import Removal, candidate_words
 from .scopes import check_scope, require_write, scope_of, scope_or_own
 from .selecting import Selected, Wanted, select
 from .suppression import SECRET_BYTES, evidence_key, owner_key, producer_key
-from .types import BECAME_FACT, Candidate, FactState, Status, Why
-from .unlearning import Forgotten, forget, forgotten_key, places_of, revived, rewritten, withdraw
+from .types import Candidate, Decision, FactState
+from .unlearning import (
+    Forgotten,
+    forget,
+    forgotten_key,
+    places_of,
+    revived,
+    rewritten,
+    suppress_candidate,
+    withdraw,
+)
+from .waiting import WaitingWork
 
 log = structlog.get_logger(__name__)
 
@@ -70,6 +83,13 @@ class Forgot(NamedTuple):
     remaining: tuple[str, ...]
 
 
+class _Answer(msgspec.Struct, frozen=True, array_like=True):
+    """What a request meant, and what it was answered."""
+
+    meaning: bytes
+    forgot: Forgot
+
+
 class Forgetting:
     """Forgets.
 
@@ -81,6 +101,7 @@ class Forgetting:
         redaction: overwrites sources.
         entropy: makes secrets.
         dropped: told of contents that are gone, so that no cache keeps them.
+        decided: hears what became of candidates.
     """
 
     def __init__(
@@ -93,12 +114,14 @@ class Forgetting:
         *,
         entropy: Callable[[int], bytes],
         dropped: Callable[[Sequence[FactKey]], None],
+        decided: Callable[[str, Decision], None],
     ) -> None:
         self._core = core
         self._ledger = ledger
         self._store = store
         self._entropy = entropy
-        self._removal = Removal(ledger, store, queue, redaction, dropped)
+        self._waiting = WaitingWork(ledger, queue, entropy=entropy, decided=decided)
+        self._removal = Removal(ledger, store, self._waiting, redaction, dropped)
 
     async def forget(self, call: Call, wanted: Wanted, scope: str, *, dry_run: bool) -> Forgot:
         """Forgets what is wanted, for good.
@@ -112,12 +135,17 @@ class Forgetting:
 
         Raises:
             Refusal: INVALID_FIELD, PERMISSION_DENIED, ENTRY_NOT_FOUND, CONTENTION, ENGINE_UNAVAILABLE. After the last
-                two what was begun goes on by itself, and the call may be repeated.
+                two what was begun goes on by itself, and the call may be repeated. REQUEST_ID_REUSED.
         """
         require_writer(call)
         if not self._core.renew(call):
             raise Refusal(Reason.STALE_INCARNATION, f"{call.actor} is not a current incarnation; open the agent again")
         scopes = await self._scopes(call, wanted, scope)
+        meaning = fingerprint("ForgetFacts", *wanted, scope)
+        # Of a producer in every scope it is not remembered: there is no one ledger, and nothing new to be lost.
+        key = _request_key(call) if not dry_run and (wanted.fact_id or wanted.owner or scope) else ""
+        if key and (answer := await self._answered(scopes[0], key, meaning)) is not None:
+            return answer
         ids: list[str] = []
         places: Counter[str] = Counter()
         remaining = [BACKUPS]
@@ -131,7 +159,7 @@ class Forgetting:
                 ids += whole
                 places["facts"] += len(whole)
                 places["candidates"] += len(selected.held)
-                places["queue"] += len(await self._removal.waiting(one, wanted))
+                places["queue"] += len(await self._waiting.meant(one, wanted))
                 places["sources"] += sum(
                     sum(map(wanted.is_of, note.sources)) for note in selected.facts if not wanted.is_whole(note)
                 )
@@ -144,7 +172,16 @@ class Forgetting:
             ids += gone
             places.update(counted)
             remaining += left
-        return Forgot(tuple(ids[:IDS_MAX]), tuple(sorted((+places).items())), tuple(dict.fromkeys(remaining)))
+        forgot = Forgot(tuple(ids[:IDS_MAX]), tuple(sorted((+places).items())), tuple(dict.fromkeys(remaining)))
+        if key:
+            await self._ledger.change(
+                scopes[0],
+                (key,),
+                lambda page: [
+                    put(key, _Answer(meaning, forgot), until_ms=page.view.now_ms + CLIENT_REQUEST_AGE_MS),
+                ],
+            )
+        return forgot
 
     async def resume(self, scope: str) -> int:
         """Goes on with what a crash interrupted; returns how many facts that was about."""
@@ -156,6 +193,21 @@ class Forgetting:
             gone = [msgspec.json.decode(entry.data, type=Forgotten) for entry in page.entries]
             await self._removal.words(scope, gone)
             done += len(gone)
+
+    async def _answered(self, scope: str, key: str, meaning: bytes) -> Forgot | None:
+        """Returns what a request was answered that comes again: what was said since is not forgotten by it.
+
+        Raises:
+            Refusal: REQUEST_ID_REUSED, if it meant something else.
+        """
+        page = await self._ledger.read(scope, (key,), accepted=True)
+        known = page.get(key, _Answer)
+        if known is None:
+            return None
+        if known.meaning != meaning:
+            refusal = Refusal(Reason.REQUEST_ID_REUSED, "call.request_id: was used to forget something else")
+            raise located(refusal, NAMESPACES + scope, page.view.head)
+        return known.forgot
 
     async def _scopes(self, call: Call, wanted: Wanted, scope: str) -> tuple[str, ...]:
         named = [bool(wanted.fact_id), bool(wanted.query), bool(wanted.producer), wanted.all]
@@ -200,12 +252,12 @@ class Forgetting:
         """Has what nobody has decided about never become a fact."""
         if wanted.producer or wanted.all:
             await self._suppress_all_of(scope, wanted)
-        waiting = await self._removal.waiting(scope, wanted)
-        for candidate in waiting:
-            # It may be with a worker, whom its removal from the queue does not stop.
-            await self._suppress(scope, candidate)
-            await self._overwrite(candidate, places)
-        places["queue"] += await self._removal.take_out(waiting)
+        jobs = await self._waiting.meant(scope, wanted)
+        found = (candidate_in(job.body) for job in jobs)
+        # Before they go, so that a call that was cut off finds them again.
+        await self._overwrite([candidate for candidate in found if candidate is not None], places)
+        await self._waiting.drop(scope, jobs)
+        places["queue"] += len(jobs)
 
     async def _forget_in(
         self, scope: str, wanted: Wanted, selected: Selected
@@ -236,7 +288,6 @@ class Forgetting:
             places.update(counted)
             remaining.update(left)
         await self._forget_held(scope, selected.held, places)
-        places["queue"] += await self._removal.queued(scope, wanted, gone, ())
         return [one.fact_id for one in gone], places, tuple(sorted(remaining))
 
     async def _forget_fact(self, scope: str, fact_id: str) -> Forgotten | None:
@@ -357,43 +408,32 @@ class Forgetting:
 
     async def _forget_held(self, scope: str, held: Sequence[FactKey], places: Counter[str]) -> None:
         """Removes candidates that are kept apart, and suppresses what they rested on."""
-        ids: list[str] = []
-        for content in await self._removal.read(held):
-            candidate = decode_candidate(content.body)
-            await self._suppress(scope, candidate)
-            await self._overwrite(candidate, places)
-            ids.append(candidate.id)
-        await self._removal.erase_finished(ids)
+        candidates = [decode_candidate(content.body) for content in await self._removal.read(held)]
+        for candidate in candidates:
+
+            def decide(page: Page, candidate: Candidate = candidate) -> list[Mutation]:
+                secret = page.get(SECRET, bytes) or self._entropy(SECRET_BYTES)
+                return [put(SECRET, secret), *suppress_candidate(page, secret, candidate)]
+
+            await self._ledger.change(scope, (SECRET, candidate_key(candidate.id)), decide)
+        await self._overwrite(candidates, places)
+        await self._waiting.erase_finished(candidate.id for candidate in candidates)
         places["candidates"] += await self._removal.drop(held)
 
-    async def _suppress(self, scope: str, candidate: Candidate) -> None:
-        """Suppresses what a candidate rests on, and notes that it was forgotten if it was decided."""
-        key = candidate_key(candidate.id)
+    async def _overwrite(self, candidates: Sequence[Candidate], places: Counter[str]) -> None:
+        """Overwrites what candidates rest on, and their words."""
+        references = dict.fromkeys(evidence.reference for one in candidates for evidence in one.evidence)
+        words = dict.fromkeys(word for one in candidates for word in candidate_words(one))
+        places.update(await self._removal.overwrite(list(references), list(words)))
 
-        def decide(page: Page) -> list[Mutation]:
-            secret = page.get(SECRET, bytes) or self._entropy(SECRET_BYTES)
-            references = [evidence.reference for evidence in candidate.evidence] or [OWN_WORD + candidate.id]
-            now_ms = page.view.now_ms
-            found = [put(SECRET, secret)]
-            found += [put(evidence_key(secret, candidate.owner, ref), Suppression(now_ms)) for ref in references]
-            note = page.get(key, CandidateNote)
-            if note is not None and note.content:
-                decision = note.decision
-                if decision.status not in BECAME_FACT:
-                    reasons = (*decision.reasons, Why("forget", "forgotten", "It was forgotten."))
-                    decision = msgspec.structs.replace(decision, status=Status.SUPPRESSED, reasons=reasons)
-                until_ms = now_ms + CANDIDATE_RETENTION_MS
-                found.append(put(key, msgspec.structs.replace(note, decision=decision, content=0), until_ms=until_ms))
-            return found
 
-        await self._ledger.change(scope, (SECRET, key), decide)
-
-    async def _overwrite(self, candidate: Candidate, places: Counter[str]) -> None:
-        """Overwrites what a candidate rests on, and its words."""
-        references = [evidence.reference for evidence in candidate.evidence]
-        quotes = (evidence.quote for evidence in candidate.evidence)
-        words = long_enough((candidate.text, *values(candidate.object), *quotes))
-        places.update(await self._removal.overwrite(references, words))
+def _request_key(call: Call) -> str:
+    """Returns where it is noted what a request was answered; empty if it has no id."""
+    request = call.request
+    if request is None:
+        return ""
+    agent = "" if call.incarnation is None else call.incarnation.agent_id
+    return REQUESTS + digest(agent, request.client, str(request.sequence), request.uuid)
 
 
 def _gone(mutations: Sequence[Mutation], fact_id: str) -> Forgotten:

@@ -14,6 +14,7 @@ All keys begin with NUL, so nobody reads or writes them but this service:
     \0x/<hash>        what must not be learnt again from the same evidence
     \0j/<job>         an extraction
     \0w/<fact>        what was forgotten here, and still has to be removed elsewhere
+    \0r/<request>     what a request to forget was answered
     \0policy, \0secret, \0upkeep
 """
 
@@ -54,6 +55,7 @@ PINNED = "\0p/"
 SUPPRESSED = "\0x/"
 JOBS = "\0j/"
 FORGOTTEN = "\0w/"
+REQUESTS = "\0r/"
 POLICY = "\0policy"
 SECRET = "\0secret"
 UPKEEP = "\0upkeep"

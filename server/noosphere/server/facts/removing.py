@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from ..ports.factqueue import FactQueue, Job
 from ..ports.factstore import BATCH_MAX, FactContent, FactKey, FactStore
 from ..ports.sources import REDACTED, SOURCES_MAX, WORDS_MAX, Redaction
 from .contents import HELD, decode_body, decode_candidate
-from .intake import candidate_in, group_of
 from .ledger import Ledger, remove
-from .selecting import Wanted, means
 from .types import Candidate
 from .unlearning import Forgotten, forgotten_key
+from .waiting import WaitingWork
 
 WORD_CHARS_MIN = 4
 """Shorter values would blot out half of every text; with the source they stand in they go all the same."""
@@ -30,7 +28,7 @@ class Removal:
     Args:
         ledger: where it is noted what still has to be removed.
         store: where claims are kept in words.
-        queue: where candidates wait.
+        waiting: work that is not done yet.
         redaction: overwrites sources.
         dropped: told of contents that are gone, so that no cache keeps them.
     """
@@ -39,13 +37,13 @@ class Removal:
         self,
         ledger: Ledger,
         store: FactStore,
-        queue: FactQueue,
+        waiting: WaitingWork,
         redaction: Redaction,
         dropped: Callable[[Sequence[FactKey]], None],
     ) -> None:
         self._ledger = ledger
         self._store = store
-        self._queue = queue
+        self._waiting = waiting
         self._redaction = redaction
         self._dropped = dropped
 
@@ -57,8 +55,10 @@ class Removal:
         words = list(dict.fromkeys(word for content in contents for word in words_of(content)))
         references = list(dict.fromkeys(reference for one in gone for reference in one.references))
         places.update(await self.overwrite(references, words))
-        places["queue"] += await self.queued(scope, None, gone, words)
-        await self.erase_finished([candidate for one in gone for candidate in one.candidates])
+        concerned = await self._waiting.concerned(scope, {one.owner for one in gone}, references, words)
+        await self._waiting.drop(scope, concerned)
+        places["queue"] += len(concerned)
+        await self._waiting.erase_finished([candidate for one in gone for candidate in one.candidates])
         places["index"] += await self.drop(keys)
         mentions = await self._redaction.mentions(words[:WORDS_MAX]) if words else ()
         await self._ledger.change(
@@ -77,60 +77,6 @@ class Removal:
                 for redacted in await self._redaction.redact(*part):
                     places[redacted.place] += redacted.records
         return places
-
-    async def waiting(self, scope: str, wanted: Wanted) -> list[Candidate]:
-        """Returns the candidates of an owner that are meant and wait, or are being decided, or were given up."""
-        if not wanted.owner or wanted.fact_id:
-            return []
-        is_meant = means(wanted)
-        return [
-            candidate
-            async for job in self._jobs(scope, wanted.owner)
-            if (candidate := candidate_in(job.body)) is not None and is_meant(candidate)
-        ]
-
-    async def take_out(self, candidates: Sequence[Candidate]) -> int:
-        """Removes candidates from the queue; returns how many were there."""
-        return await self._unqueue([candidate.id for candidate in candidates])
-
-    async def erase_finished(self, candidate_ids: Iterable[str]) -> None:
-        """Has what finished jobs said overwritten where the queue's file still has it."""
-        # Which job is named makes no difference: whatever is gone is erased with it.
-        for id in filter(None, candidate_ids):
-            await self._queue.remove(ids=(id,))
-            return
-
-    async def queued(self, scope: str, wanted: Wanted | None, gone: Sequence[Forgotten], words: Sequence[str]) -> int:
-        """Removes waiting work that is about what was forgotten."""
-        owners = {one.owner for one in gone} | ({wanted.owner} if wanted is not None and wanted.owner else set())
-        references = {reference for one in gone for reference in one.references}
-        count = 0
-        for owner in sorted(owners):
-            if wanted is not None and wanted.all:
-                count += await self._queue.remove(group=group_of(scope, owner))
-                continue
-            doomed = [
-                job.id async for job in self._jobs(scope, owner) if _concerns(job.body, wanted, references, words)
-            ]
-            count += await self._unqueue(doomed)
-        return count
-
-    async def _jobs(self, scope: str, owner: str) -> AsyncIterator[Job]:
-        """Streams an owner's jobs wherever they are."""
-        group, after = group_of(scope, owner), ""
-        while True:
-            page = await self._queue.members(group, after, BATCH_MAX)
-            for one in page:
-                after = one.job.id
-                yield one.job
-            if len(page) < BATCH_MAX:
-                return
-
-    async def _unqueue(self, ids: Sequence[str]) -> int:
-        count = 0
-        for start in range(0, len(ids), BATCH_MAX):
-            count += await self._queue.remove(ids=ids[start : start + BATCH_MAX])
-        return count
 
     async def read(self, keys: Sequence[FactKey]) -> list[FactContent]:
         """Returns the contents that are there, however many are asked for."""
@@ -151,11 +97,15 @@ class Removal:
 def words_of(content: FactContent) -> tuple[str, ...]:
     """Returns the texts of a fact that must stand nowhere any more: the claim, its value, the quoted words."""
     if content.scope.startswith(HELD):
-        candidate = decode_candidate(content.body)
-        quotes = [evidence.quote for evidence in candidate.evidence]
-        return long_enough((candidate.text, *values(candidate.object), *quotes))
+        return candidate_words(decode_candidate(content.body))
     body = decode_body(content)
     return long_enough((body.text, *values(body.object), *(evidence.quote for evidence in body.evidence)))
+
+
+def candidate_words(candidate: Candidate) -> tuple[str, ...]:
+    """Returns the same of a candidate."""
+    quotes = (evidence.quote for evidence in candidate.evidence)
+    return long_enough((candidate.text, *values(candidate.object), *quotes))
 
 
 def values(object: str) -> tuple[str, ...]:
@@ -184,15 +134,3 @@ def values(object: str) -> tuple[str, ...]:
 def long_enough(texts: Iterable[str]) -> tuple[str, ...]:
     """Returns those texts that may be overwritten wherever they stand, each once."""
     return tuple(dict.fromkeys(text for text in texts if len(text) >= WORD_CHARS_MIN and text != REDACTED))
-
-
-def _concerns(body: bytes, wanted: Wanted | None, references: set[str], words: Sequence[str]) -> bool:
-    """Tells whether a job is about what was forgotten: it names its evidence or holds its words."""
-    text = body.decode("utf-8", "replace")
-    if any(word in text or msgspec.json.encode(word).decode()[1:-1] in text for word in words):
-        return True
-    if any(f'"{reference}"' in text for reference in references):
-        return True
-    if wanted is None or not wanted.producer:
-        return False
-    return f'"producer":{msgspec.json.encode(wanted.producer).decode()}' in text

@@ -124,7 +124,9 @@ class Facts:
             self.retrieval.forget(keys)
             claims.forget(keys)
 
-        self.forgetting = Forgetting(core, self.ledger, store, queue, redaction, entropy=entropy, dropped=dropped)
+        self.forgetting = Forgetting(
+            core, self.ledger, store, queue, redaction, entropy=entropy, dropped=dropped, decided=self._heard
+        )
         tokenizer = tokenizers.named(TOKENIZER)
         compressor = EventCompressor(self.ledger, store, summariser, tokenizer, self.vectors)
         self.upkeep = FactUpkeep(

@@ -9,19 +9,22 @@ import msgspec
 
 from ..ports.factstore import FactContent
 from ..ports.store import Mutation
-from .contents import content_of, decode_body
+from .contents import OWN_WORD, content_of, decode_body
 from .drafting import CONFIDENCE_MAX
 from .ledger import (
+    CANDIDATE_RETENTION_MS,
     FORGOTTEN,
     KEYS,
     SECRET,
     SLOTS,
     VERSIONS_MAX,
+    CandidateNote,
     FactNote,
     Page,
     SourceNote,
     Suppression,
     VersionNote,
+    candidate_key,
     content_number,
     fact_key,
     pinned_key,
@@ -29,7 +32,9 @@ from .ledger import (
     remove,
 )
 from .suppression import claim_keys, evidence_key
-from .types import FactState
+from .types import BECAME_FACT, Candidate, FactState, Status, Why
+
+FORGOTTEN_WHY = Why("forget", "forgotten", "It was forgotten.")
 
 
 class Forgotten(msgspec.Struct, frozen=True, array_like=True):
@@ -93,6 +98,31 @@ def forget(page: Page, note: FactNote, fresh_secret: bytes) -> list[Mutation]:
         now_ms,
     )
     found.append(put(forgotten_key(note.id), gone))
+    return found
+
+
+def suppress_candidate(page: Page, secret: bytes, candidate: Candidate) -> list[Mutation]:
+    """Suppresses what a candidate that is no fact rests on, and notes that it was forgotten if it was kept apart.
+
+    Args:
+        page: with the candidate's note read.
+        secret: the ledger's, which the caller writes if it is new.
+        candidate: the candidate.
+    """
+    now_ms, key = page.view.now_ms, candidate_key(candidate.id)
+    references = [evidence.reference for evidence in candidate.evidence] or [OWN_WORD + candidate.id]
+    found = [
+        put(evidence_key(secret, candidate.owner, reference), Suppression(now_ms))
+        for reference in dict.fromkeys(references)
+    ]
+    note = page.get(key, CandidateNote)
+    if note is not None and note.content:
+        decision = note.decision
+        if decision.status not in BECAME_FACT:
+            reasons = (*decision.reasons, FORGOTTEN_WHY)
+            decision = msgspec.structs.replace(decision, status=Status.SUPPRESSED, reasons=reasons)
+        kept = msgspec.structs.replace(note, decision=decision, content=0)
+        found.append(put(key, kept, until_ms=now_ms + CANDIDATE_RETENTION_MS))
     return found
 
 
