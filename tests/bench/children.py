@@ -52,6 +52,8 @@ class Child:
         """Starts ``python argv…``; its standard error goes to a file in ``logs``."""
         # Configuration of whoever runs the benchmark must not become the server's.
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("NOOSPHERE_", "GRPC_"))}
+        # As the command line has it; workers that run services in process do not go through it.
+        environment["OPENBLAS_NUM_THREADS"] = "1"
         log = logs / f"{name.replace(' ', '-')}.log"
         with log.open("ab") as stderr:
             started = time.monotonic()

@@ -45,6 +45,14 @@ class Plan:
         session_pairs: rounds of samples of both and of the bare call.
         session_calls: calls in one sample.
         session_turns: turns that end with a checkpoint.
+        facts_small: facts of the small fact store.
+        facts_large: facts of the large one.
+        fact_samples: samples of each kind about facts.
+        fact_searches: searches in one of them.
+        fact_candidates: candidates through the whole pipeline in one of them.
+        fact_embedded: the same where each is embedded.
+        fact_submits: candidates submitted, and Puts, in one of them.
+        fact_backlog: candidates that wait while contexts are assembled.
     """
 
     name: str
@@ -79,6 +87,14 @@ class Plan:
     session_pairs: int
     session_calls: int
     session_turns: int
+    facts_small: int
+    facts_large: int
+    fact_samples: int
+    fact_searches: int
+    fact_candidates: int
+    fact_embedded: int
+    fact_submits: int
+    fact_backlog: int
 
 
 FULL = Plan(
@@ -114,6 +130,14 @@ FULL = Plan(
     session_pairs=9,
     session_calls=100,
     session_turns=40,
+    facts_small=10_000,
+    facts_large=100_000,
+    fact_samples=5,
+    fact_searches=40,
+    fact_candidates=1_000,
+    fact_embedded=300,
+    fact_submits=100,
+    fact_backlog=100_000,
 )
 
 QUICK = Plan(
@@ -149,6 +173,14 @@ QUICK = Plan(
     session_pairs=3,
     session_calls=30,
     session_turns=20,
+    facts_small=2_000,
+    facts_large=10_000,
+    fact_samples=3,
+    fact_searches=15,
+    fact_candidates=300,
+    fact_embedded=60,
+    fact_submits=40,
+    fact_backlog=5_000,
 )
 
 SMOKE = Plan(
@@ -184,6 +216,14 @@ SMOKE = Plan(
     session_pairs=1,
     session_calls=4,
     session_turns=3,
+    facts_small=300,
+    facts_large=600,
+    fact_samples=1,
+    fact_searches=3,
+    fact_candidates=30,
+    fact_embedded=6,
+    fact_submits=5,
+    fact_backlog=200,
 )
 
 PLANS = {plan.name: plan for plan in (FULL, QUICK, SMOKE)}

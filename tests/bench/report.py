@@ -165,6 +165,52 @@ _TABLES = (
         ),
     ),
     _Table(
+        "Search for facts",
+        "Hybrid search for the best 10, by keywords and by vectors of 512 numbers, one after the other, in process: "
+        "from the question, with its vector, to the hits. Embedding the question comes on top. Facts are of one owner; "
+        "the filter, by kind of memory, leaves one in a hundred. Every search has to find the fact that it asks about.",
+        ("fact_search_small", "fact_search_filtered", "fact_search_large"),
+        (
+            _WHAT,
+            ("ms (IQR)", _value("{:.2f}")),
+            ("goal", _goal("{:.0f}")),
+            ("facts", _figure("facts", "{:,.0f}")),
+            ("p99 ms", _figure("p99_ms", "{:.2f}")),
+            ("loaded in s", _figure("load_s", "{:.1f}")),
+            ("samples of searches", lambda row: f"{row.value.count} of {row.figures['calls']:,.0f}"),
+        ),
+    ),
+    _Table(
+        "Candidates",
+        "From the first that is queued until each has become a fact, of 50 owners, all steps of the pipeline and every "
+        "sync of the disk included, in process; with the bundled embedder each claim is embedded, too.",
+        ("fact_intake", "fact_intake_embedded"),
+        (
+            _WHAT,
+            ("candidates/s (IQR)", _value("{:,.0f}")),
+            ("goal", _goal("{:,.0f}")),
+            ("CPU µs each", _figure("cpu_us", "{:,.0f}")),
+            ("queued/s", _figure("queued_rate", "{:,.0f}")),
+            ("samples of candidates", lambda row: f"{row.value.count} of {row.figures['calls']:,.0f}"),
+        ),
+    ),
+    _Table(
+        "Calls beside candidates",
+        "One caller, one call after the other, with raw stubs, of a whole server with its bundled embedder. "
+        "SubmitCandidates submits one candidate and does not wait for the decision; a plain Put is of a record of "
+        "256 bytes. Contexts: while candidates wait and are decided, compared with before they came.",
+        ("fact_submit", "fact_backlog"),
+        (
+            _WHAT,
+            ("ratio (IQR)", _value("{:.2f}")),
+            ("goal", _goal("{:.1f}")),
+            ("p50 ms", _pair("ours_p50_ms", "base_p50_ms", "{:.2f}")),
+            ("p99 ms", _pair("ours_p99_ms", "base_p99_ms", "{:.2f}")),
+            ("waiting, first / last", _pair("waiting_first", "waiting_last", "{:,.0f}")),
+            ("pairs of calls", lambda row: f"{row.value.count} of {row.figures['calls']:,.0f}"),
+        ),
+    ),
+    _Table(
         "In process, without gRPC",
         "CPU time of the whole process per operation (the writer thread included), few / many records. The mean ratio "
         "also counts what happens in few batches only, such as full garbage collections.",

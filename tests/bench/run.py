@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import engine_rows, fast_rows, floor_rows, server_rows, session_rows, sync_rows
+from . import engine_rows, fact_rows, fast_rows, floor_rows, server_rows, session_rows, sync_rows
 from .children import start_worker
 from .plan import Plan
 from .rows import Bench, Row
@@ -52,6 +52,9 @@ async def _rows(bench: Bench, names: Sequence[str], profiled: bool) -> list[Row]
     if sessions := [name for name in session_rows.NAMES if name in names]:
         _say(f"sessions: {', '.join(sessions)}")
         rows += await session_rows.measure(bench, sessions, profiled)
+    if facts := [name for name in fact_rows.NAMES if name in names]:
+        _say(f"facts: {', '.join(facts)}")
+        rows += await fact_rows.measure(bench, facts, profiled)
     engine = [name for name in engine_rows.KINDS if name in names]
     server = [name for name in server_rows.NAMES if name in names]
     if engine or server:

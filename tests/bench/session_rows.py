@@ -40,8 +40,10 @@ _SENTENCES = (
 )
 
 
-class _Caller:
+class SessionCaller:
     """One agent's raw calls, so that no client's time is measured."""
+
+    agent = "bench"
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.memory = MemoryServiceStub(channel)
@@ -50,7 +52,8 @@ class _Caller:
         self.call = types_pb2.CallContext()
 
     async def open(self) -> None:
-        opened = await self.memory.OpenAgent(ms.OpenAgentRequest(agent_id="bench"))
+        """Opens the agent."""
+        opened = await self.memory.OpenAgent(ms.OpenAgentRequest(agent_id=self.agent))
         self.call.actor.CopyFrom(opened.actor)
 
     async def session(self, name: str, messages: int, items: int) -> None:
@@ -74,6 +77,7 @@ class _Caller:
         await self.memory.Put(ms.PutRequest(namespace=f"sessions/{name}", put=put, call=self.call))
 
     async def assemble(self, name: str) -> None:
+        """Assembles a context of a session."""
         budget = cs.ContextBudget(tokens=8_000)
         reply = await self.contexts.AssembleContext(
             cs.AssembleContextRequest(session_id=name, input="Which trip is cheapest?", budget=budget, call=self.call)
@@ -90,7 +94,7 @@ async def measure(bench: Bench, names: Sequence[str], profiled: bool) -> list[Ro
     rows: list[Row] = []
     async with await start_server(bench.work / "session-rows", bench.logs) as server:
         async with grpc.aio.insecure_channel(server.address) as channel:
-            caller = _Caller(channel)
+            caller = SessionCaller(channel)
             await caller.open()
             if CHECKPOINTS in names:
                 rows.append(await _checkpoints(bench, caller))
@@ -103,7 +107,7 @@ async def measure(bench: Bench, names: Sequence[str], profiled: bool) -> list[Ro
     return rows
 
 
-async def _assembly(bench: Bench, caller: _Caller, names: Sequence[str]) -> list[Row]:
+async def _assembly(bench: Bench, caller: SessionCaller, names: Sequence[str]) -> list[Row]:
     plan = bench.plan
     sizes = {SMALL: plan.session_messages, LARGE: plan.session_messages_large}
     for name, messages in sizes.items():
@@ -115,10 +119,10 @@ async def _assembly(bench: Bench, caller: _Caller, names: Sequence[str]) -> list
     }
     samples: dict[str, list[dict[str, float]]] = {name: [] for name in works}
     for work in works.values():
-        await _sample(work, plan.warm_calls)
+        await sample(work, plan.warm_calls)
     for pair in range(plan.session_pairs):
         for name in works if pair % 2 == 0 else reversed(works):
-            samples[name].append(await _sample(works[name], plan.session_calls))
+            samples[name].append(await sample(works[name], plan.session_calls))
     p50 = {name: [sample["p50_ms"] for sample in taken] for name, taken in samples.items()}
     figures: dict[str, float] = {
         "calls": plan.session_calls,
@@ -139,7 +143,7 @@ async def _assembly(bench: Bench, caller: _Caller, names: Sequence[str]) -> list
     return [row for row in rows if row.name in names]
 
 
-async def _checkpoints(bench: Bench, caller: _Caller) -> Row:
+async def _checkpoints(bench: Bench, caller: SessionCaller) -> Row:
     """Plays turns that change a few items each; the checkpoints say what they cost."""
     plan = bench.plan
     await caller.session("saved", 0, plan.session_items)
@@ -182,7 +186,8 @@ async def _checkpoints(bench: Bench, caller: _Caller) -> Row:
 _CHANGED = 5
 
 
-async def _sample(work: Callable[[], Awaitable[None]], calls: int) -> dict[str, float]:
+async def sample(work: Callable[[], Awaitable[None]], calls: int) -> dict[str, float]:
+    """Times calls of one caller, one after the other."""
     taken: list[float] = []
     for _ in range(calls):
         begun = time.perf_counter()
@@ -196,18 +201,19 @@ async def _profile(bench: Bench, row: Row) -> list[Profile]:
     messages = plan.session_messages if row.name == ASSEMBLE else plan.session_messages_large
     async with await start_profiled(bench.work / f"profile-{row.name}", bench.logs, "window") as server:
         async with grpc.aio.insecure_channel(server.address) as channel:
-            caller = _Caller(channel)
+            caller = SessionCaller(channel)
             await caller.open()
             await caller.session(SMALL, messages, plan.session_items)
-            await _sample(lambda: caller.assemble(SMALL), plan.warm_calls)
-            recorded = await _window(server, lambda: caller.assemble(SMALL), plan.profile_calls)
+            await sample(lambda: caller.assemble(SMALL), plan.warm_calls)
+            recorded = await window(server, lambda: caller.assemble(SMALL), plan.profile_calls)
         await server.stop()
     return window_profiles(f"Server during AssembleContext, {messages:,} messages", recorded, plan.profile_calls)
 
 
-async def _window(server: Child, work: Callable[[], Awaitable[None]], calls: int) -> dict[str, Any]:
+async def window(server: Child, work: Callable[[], Awaitable[None]], calls: int) -> dict[str, Any]:
+    """Makes calls while a profiled server records, and returns what it has recorded."""
     server.signal(signal.SIGUSR1)
-    await _sample(work, calls)
+    await sample(work, calls)
     server.signal(signal.SIGUSR2)
     recorded: dict[str, Any] = json.loads(await server.line(START_SECONDS_MAX))
     return recorded
