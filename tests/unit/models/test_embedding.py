@@ -100,6 +100,18 @@ async def test_nothing_is_loaded_before_it_is_needed_and_then_once() -> None:
     embedder.warm()
 
 
+async def test_servers_of_one_process_share_the_weights(embedder: Embedder) -> None:
+    """A suite that starts a server for each test would otherwise load them for each, on threads that outlive it."""
+    first, second = BundledEmbedder(), BundledEmbedder()
+    try:
+        vectors = await asyncio.gather(*(one.embed(["The dog is barking."]) for one in (first, second)))
+        assert first._model is second._model is not None
+        assert vectors[0] == vectors[1] == await embedder.embed(["The dog is barking."])
+    finally:
+        first.close()
+        second.close()
+
+
 async def test_what_cannot_be_loaded_is_an_error_and_not_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     loads: list[int] = []
 

