@@ -12,6 +12,7 @@ import pytest
 from tests.support.contexts import ContextAgent
 from tests.support.engine import LocalServer
 from tests.support.facts import Conversation, FactAgent, user_name
+from tests.support.sessions import space
 from tests.support.statuses import refusal
 from tests.support.toolcalls import finish, start
 from tests.support.transport import Stream
@@ -262,6 +263,28 @@ async def test_nothing_of_it_is_in_any_file_once_it_is_forgotten(local: LocalSer
     assert files_with(local, CANARY) == []
     await local.crash()
     assert files_with(local, CANARY) == []
+
+
+async def test_a_fact_that_entered_working_memory_elsewhere_is_forgotten_there_too(local: LocalServer) -> None:
+    case = await Case.begin(local)
+    said = f"The launch of Phoenix needs {CANARY} from legal"
+    own = {"owner": "agent/planner", "channel": pb.CHANNEL_USER, "evidence": [await case.talk.hears(said)]}
+    learned = await case.facts.decided(said, **own)
+    sessions = case.talk.sessions
+    for name in ("work", "other"):
+        await sessions.open(name)
+        await sessions.agent.put(
+            space(name), "goals/main", json.dumps("Prepare the launch of Phoenix").encode(), blind=True
+        )
+    await sessions.turns("work")
+    await sessions.say("other", said)
+    assert any(CANARY.encode() in data for data in (await sessions.items("work")).values()), "it was promoted"
+    report = await case.facts.forget(fact_id=learned.fact_id)
+    assert not any(CANARY.encode() in data for data in (await sessions.items("work")).values())
+    # What somebody said elsewhere is theirs; the report names it.
+    (message,) = await sessions.messages("other")
+    assert message.parts[0].text == said
+    assert [text for text in report.remaining if "session" in text] == ["session 'other' still holds some of its words"]
 
 
 def files_with(local: LocalServer, text: str) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from ..ports.factstore import BATCH_MAX, FactContent, FactKey, FactStore
-from ..ports.sources import REDACTED, SOURCES_MAX, WORDS_MAX, Redaction
+from ..ports.sources import REDACTED, SESSION, SOURCES_MAX, WORDS_MAX, Redaction
 from .contents import HELD, decode_body, decode_candidate
 from .ledger import Ledger, remove
 from .types import Candidate
@@ -55,6 +55,7 @@ class Removal:
         words = list(dict.fromkeys(word for content in contents for word in words_of(content)))
         references = list(dict.fromkeys(reference for one in gone for reference in one.references))
         places.update(await self.overwrite(references, words))
+        places.update(await self._copies(gone, contents))
         concerned = await self._waiting.concerned(scope, {one.owner for one in gone}, references, words)
         await self._waiting.drop(scope, concerned)
         places["queue"] += len(concerned)
@@ -67,6 +68,15 @@ class Removal:
             lambda page: [remove(key) for key, entry in page.entries.items() if entry is not None],
         )
         return places, tuple(f"session {session_id!r} still holds some of its words" for session_id in mentions)
+
+    async def _copies(self, gone: Sequence[Forgotten], contents: Sequence[FactContent]) -> Counter[str]:
+        """Overwrites claims in sessions that the server itself brought them into, by which they are known there."""
+        ids = [one.fact_id for one in gone]
+        claims = list(dict.fromkeys(claim for content in contents for claim in long_enough((_claim(content),))))
+        sessions: list[str] = []
+        for start in range(0, len(ids), WORDS_MAX):
+            sessions += await self._redaction.mentions(ids[start : start + WORDS_MAX])
+        return await self.overwrite([SESSION + id for id in dict.fromkeys(sessions)], claims)
 
     async def overwrite(self, references: Sequence[str], words: Sequence[str]) -> Counter[str]:
         """Overwrites sources, and words in their sessions, however many; returns how many records of which place."""
@@ -100,6 +110,10 @@ def words_of(content: FactContent) -> tuple[str, ...]:
         return candidate_words(decode_candidate(content.body))
     body = decode_body(content)
     return long_enough((body.text, *values(body.object), *(evidence.quote for evidence in body.evidence)))
+
+
+def _claim(content: FactContent) -> str:
+    return decode_candidate(content.body).text if content.scope.startswith(HELD) else decode_body(content).text
 
 
 def candidate_words(candidate: Candidate) -> tuple[str, ...]:

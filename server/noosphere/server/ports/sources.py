@@ -15,6 +15,9 @@ SOURCES_MAX = 256
 WORDS_MAX = 256
 """Most words of one redaction."""
 
+SESSION = "session:"
+"""``session:<id>`` names a session alone: words are forgotten there, and no source is."""
+
 REDACTED = "[forgotten]"
 """What stands where something was forgotten."""
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from noosphere.consistency import Refusal, exhausted
 
-from ..ports.sources import REDACTED
+from ..ports.sources import REDACTED, SESSION
 from ..ports.store import StoredEntry
 from .children import child_key
 from .keys import CHILDREN, MESSAGES, KeyRange, check_session_id, is_ephemeral
@@ -18,9 +18,6 @@ from .scribe import Scan, Scribe
 from .seen import Seen
 from .types import Message, Role
 from .witness import Witness, message_of, tool_call_of
-
-SESSION = "session:"
-"""``session:<id>`` names a session alone: words are forgotten there, and no source is."""
 
 FAMILY_MAX = 1_000
 """Most sessions that forgetting reaches over forks; a call that would reach more is refused."""
