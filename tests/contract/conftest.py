@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 from tests.contract.factlab import EmbeddedFactLab, EmbeddedQueueLab, FactQueueLab, FactStoreLab
 from tests.contract.lab import EmbeddedLab, StoreLab
+from tests.contract.redislab import RedisLab
+from tests.support.redis import RedisProcess, needs_redis
 
 
-@pytest.fixture(params=["embedded"])
+@pytest.fixture(params=["embedded", pytest.param("redis", marks=needs_redis)])
 def lab(request: pytest.FixtureRequest) -> StoreLab:
     """A fresh store and coordinator of each driver: the fixture named by the parameter makes them."""
     made: StoreLab = request.getfixturevalue(request.param)
@@ -21,6 +23,25 @@ def lab(request: pytest.FixtureRequest) -> StoreLab:
 async def embedded(tmp_path: Path) -> AsyncIterator[EmbeddedLab]:
     """A fresh embedded store."""
     made = EmbeddedLab(tmp_path)
+    await made.open()
+    yield made
+    await made.close()
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
+    """One Redis for all tests of a worker: to start one takes longer than most of them."""
+    server = RedisProcess(tmp_path_factory.mktemp("redis"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+async def redis(tmp_path: Path, redis_server: RedisProcess) -> AsyncIterator[RedisLab]:
+    """An emptied Redis."""
+    redis_server.ask("FLUSHALL")
+    made = RedisLab(tmp_path, redis_server)
     await made.open()
     yield made
     await made.close()

@@ -52,6 +52,11 @@ class StoreLab(Protocol):
         """The present coordinator."""
         ...
 
+    @property
+    def loads_when_asked(self) -> bool:
+        """Whether a namespace comes into the driver's memory when it is first used, and may leave it."""
+        ...
+
     def advance(self, by_ms: int) -> None:
         """Moves store time on, or skips the test if the driver takes its time from elsewhere."""
         ...
@@ -153,6 +158,10 @@ class EmbeddedLab:
     def journal(self) -> GatedJournal:
         assert self._journal is not None
         return self._journal
+
+    @property
+    def loads_when_asked(self) -> bool:
+        return True
 
     async def open(self) -> None:
         self._coordinator = await EmbeddedCoordinator.open(self.folder, clock=self.clock)

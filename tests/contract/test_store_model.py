@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from tests.contract.lab import EmbeddedLab, StoreLab, turns
 from tests.contract.model import Model, Outcome
+from tests.contract.redislab import RedisLab
+from tests.support.redis import needs_redis
 
 from noosphere.consistency import NEVER_MS, Cut, Refusal, RequestRef
 from noosphere.consistency.limits import CLIENT_REQUEST_AGE_MS
@@ -261,6 +263,20 @@ class Run:
         assert stats.log_count == len(space.log)
 
 
+class Direct(Run):
+    """A history on a driver that syncs within its commits, under a clock that is the machine's."""
+
+    async def group(self) -> None:
+        for task, expected in await self.submit():
+            assert await outcome(task) == expected
+
+    async def lost_group(self) -> None:
+        await self.crash()
+
+    async def pass_time(self) -> None:
+        self.lab.advance(self.chance.choice((1, 100, 5_000, 130_000, 700_000)))
+
+
 async def outcome(task: asyncio.Task[CommitResult]) -> Outcome:
     """Returns a result as the model tells it."""
     try:
@@ -277,8 +293,14 @@ async def outcome(task: asyncio.Task[CommitResult]) -> Outcome:
 
 
 @pytest.mark.parametrize("seed", range(RUNS))
-async def test_a_random_history_is_told_as_the_model_tells_it(lab: StoreLab, seed: int) -> None:
-    await Run(lab, seed).run()
+async def test_a_random_history_is_told_as_the_model_tells_it(embedded: EmbeddedLab, seed: int) -> None:
+    await Run(embedded, seed).run()
+
+
+@needs_redis
+@pytest.mark.parametrize("seed", range(RUNS // 4))
+async def test_a_random_history_on_redis_is_told_as_the_model_tells_it(redis: RedisLab, seed: int) -> None:
+    await Direct(redis, seed).run()
 
 
 @pytest.mark.parametrize("seed", range(RUNS // 2))

@@ -51,7 +51,7 @@ async def test_a_listing_shows_head_and_deletion_without_loading(lab: StoreLab) 
     gone, launch = await lab.store.namespaces("shared/", "", 10)
     assert (gone.deleted, launch.deleted) == (True, False)
     assert gone.head == launch.head == revision
-    assert not launch.loaded
+    assert launch.loaded is not lab.loads_when_asked
 
 
 async def test_a_dropped_namespace_keeps_its_head_and_nothing_else(lab: StoreLab) -> None:

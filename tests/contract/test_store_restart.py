@@ -105,7 +105,9 @@ async def test_a_clean_restart_begins_no_epoch_and_an_unclean_one_does(lab: Stor
     assert records[-1].epoch == lab.store.epoch
     assert "unclean" in records[-1].cause
     assert "1 namespaces" in records[-1].recovered
-    assert str(await head(lab.store)) in records[-1].recovered
+    if lab.loads_when_asked:
+        # Who does not read everything at a start knows how much there is, not what.
+        assert str(await head(lab.store)) in records[-1].recovered
 
 
 async def test_an_unacknowledged_commit_that_is_lost_makes_its_revision_known_as_lost(lab: StoreLab) -> None:
@@ -229,7 +231,7 @@ async def test_any_number_of_namespaces_loads_when_asked_for(lab: StoreLab) -> N
     for ref in refs:
         await write(lab.store, put("a", ref.name.encode()), namespace=ref)
     await lab.reopen()
-    assert (await lab.store.totals()).loaded_count == 0
+    assert (await lab.store.totals()).loaded_count == (0 if lab.loads_when_asked else 50)
     entries = await asyncio.gather(*(get(lab.store, "a", ref) for ref in refs for _ in range(3)))
     assert [e.data for e in entries if e is not None] == [ref.name.encode() for ref in refs for _ in range(3)]
     assert (await lab.store.totals()).loaded_count == 50

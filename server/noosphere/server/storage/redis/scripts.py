@@ -1,0 +1,87 @@
+"""The Lua texts, made for one epoch.
+
+The epoch is part of each text, so its digest names the epoch too. Redis keeps loaded scripts in the memory of one
+process: a restarted primary and a promoted replica know none of them, and answer NOSCRIPT instead of executing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from enum import Enum
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import NamedTuple
+
+from noosphere.consistency.limits import (
+    CLIENT_REQUEST_AGE_MS,
+    REQUESTS_PER_CLIENT_MAX,
+    UUID_REQUEST_AGE_MS,
+    UUID_REQUESTS_MAX,
+)
+
+
+class Script(Enum):
+    """What can be asked of a namespace, or of the catalogue of their names."""
+
+    READ = "read"
+    SCAN = "scan"
+    COMMIT = "commit"
+    CHANGES = "changes"
+    COMPACT = "compact"
+    DROP = "drop"
+    ERASE = "erase"
+    DUE = "due"
+    STATS = "stats"
+    FORGET = "forget"
+    REGISTER = "register"
+    NAMES = "names"
+
+
+_OF_CATALOGUE = (Script.REGISTER, Script.NAMES)
+
+# A Redis that is out of memory refuses commits before they begin; everything else may free memory, or only notes
+# the epoch.
+_GROWING = (Script.COMMIT, Script.REGISTER)
+
+_CONSTANTS = "".join(
+    f"local {name} = {value}\n"
+    for name, value in (
+        ("UUID_AGE", UUID_REQUEST_AGE_MS),
+        ("CLIENT_AGE", CLIENT_REQUEST_AGE_MS),
+        ("CLIENT_MAX", REQUESTS_PER_CLIENT_MAX),
+        ("UUID_MAX", UUID_REQUESTS_MAX),
+    )
+)
+
+
+class LoadedScripts(NamedTuple):
+    """The texts of one epoch and, in the same order, what Redis calls them."""
+
+    texts: Mapping[Script, str]
+    digests: Mapping[Script, bytes]
+
+
+def scripts_of(epoch: int, channel: str) -> LoadedScripts:
+    """Returns the scripts of an epoch.
+
+    Args:
+        epoch: from 1; at most 6 hex digits, as every revision has them.
+        channel: where moved heads are told.
+    """
+    given = f"local EPOCH, HEADS = '{epoch:06x}', '{channel}'\n"
+    texts = {}
+    for script in Script:
+        flags = "" if script in _GROWING else " flags=allow-oom"
+        prelude = "" if script in _OF_CATALOGUE else _CONSTANTS + _source("prelude")
+        texts[script] = f"#!lua{flags}\n{given}{prelude}{_source(script.value)}"
+    digests = {script: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest() for script, text in texts.items()}
+    return LoadedScripts(
+        MappingProxyType(texts), MappingProxyType({script: digest.encode() for script, digest in digests.items()})
+    )
+
+
+@cache
+def _source(name: str) -> str:
+    return files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")

@@ -1,0 +1,241 @@
+"""One connection to one Redis process: the calls of everybody share its round trips, in the order in which they come.
+
+It never connects a second time. Whatever answers at the same address later may be another process, with another
+past; whoever wants to go on has to look first (:mod:`.fence`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+from urllib.parse import unquote, urlsplit
+
+import hiredis
+
+CALLS_MAX = 4_096
+"""Most calls that wait for a reply; others wait for room."""
+
+CONNECT_SECONDS_MAX = 2.0
+REPLY_SECONDS_MAX = 5.0
+"""A Redis that leaves the oldest call without a reply for so long is taken for lost."""
+
+Reply = Any
+"""What hiredis makes of a reply: bytes, int, None, or a list of such."""
+
+
+class WireLost(Exception):
+    """The connection is gone. ``sent`` tells whether the call may have been executed."""
+
+    def __init__(self, problem: str, sent: bool) -> None:
+        super().__init__(problem)
+        self.sent = sent
+
+
+class CommandError(Exception):
+    """Redis has refused a command; ``kind`` is the first word of the message."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.kind = message.split(" ", 1)[0]
+
+
+class Address(NamedTuple):
+    """Where a Redis is, and who we are there. Its text never shows the password."""
+
+    host: str
+    port: int
+    database: int = 0
+    user: str = ""
+    password: str = ""
+    tls: bool = False
+
+    @classmethod
+    def parse(cls, url: str) -> Address:
+        """Reads ``redis://[user:password@]host[:port][/database]``, or ``rediss://`` for TLS.
+
+        Raises:
+            ValueError: it is not of this form.
+        """
+        parts = urlsplit(url)
+        database = parts.path.strip("/") or "0"
+        if parts.scheme not in ("redis", "rediss") or not parts.hostname or not database.isdecimal():
+            raise ValueError("is not of the form redis://[user:password@]host[:port][/database]")
+        return cls(
+            parts.hostname,
+            parts.port or 6379,
+            int(database),
+            unquote(parts.username or ""),
+            unquote(parts.password or ""),
+            parts.scheme == "rediss",
+        )
+
+    def __str__(self) -> str:
+        """Returns host and port."""
+        return f"{self.host}:{self.port}"
+
+
+class Wire(asyncio.Protocol):
+    """See the module. Made by :meth:`connect`.
+
+    Attributes:
+        batch_count: how many times it has written; calls of one turn of the event loop are one batch.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._parser = hiredis.Reader(replyError=_reply_error, protocolError=ConnectionError)
+        self._transport: asyncio.Transport | None = None
+        self._unsent: list[bytes] = []
+        self._waiting: deque[tuple[asyncio.Future[Reply], float]] = deque()
+        self._room = asyncio.Semaphore(CALLS_MAX)
+        self._problem: str | None = None
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._watch: asyncio.TimerHandle | None = None
+        self._on_message: Callable[[bytes], None] | None = None
+        self.batch_count = 0
+
+    @classmethod
+    async def connect(cls, address: Address) -> Wire:
+        """Connects and says who we are.
+
+        Raises:
+            WireLost: nobody answers.
+            CommandError: Redis does not let us in.
+        """
+        loop = asyncio.get_running_loop()
+        context = ssl.create_default_context() if address.tls else None
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS_MAX):
+                _, wire = await loop.create_connection(cls, address.host, address.port, ssl=context)
+        except (OSError, TimeoutError) as error:
+            raise WireLost(f"cannot connect to {address}: {error or 'no answer'}", sent=False) from None
+        try:
+            if address.password:
+                await wire.call("AUTH", *([address.user] if address.user else []), address.password)
+            if address.database:
+                await wire.call("SELECT", address.database)
+        except BaseException:
+            wire.abort("not let in")
+            raise
+        return wire
+
+    @property
+    def lost(self) -> bool:
+        """Whether it is gone."""
+        return self._problem is not None
+
+    async def call(self, *command: str | bytes | int) -> Reply:
+        """Sends a command and returns its reply. A cancelled caller does not take its command back.
+
+        Raises:
+            CommandError: what Redis has answered.
+            WireLost: there is no answer.
+            UnicodeEncodeError: a text is not Unicode; nothing was sent.
+        """
+        packed = hiredis.pack_command(command)  # type: ignore[arg-type] # Its stub allows one part only.
+        # Waits only for room, so calls keep the order in which they were made.
+        await self._room.acquire()
+        if self._problem is not None:
+            self._room.release()
+            raise WireLost(self._problem, sent=False)
+        reply: asyncio.Future[Reply] = self._loop.create_future()
+        if not self._unsent:
+            self._loop.call_soon(self._flush)
+        self._unsent.append(packed)
+        self._waiting.append((reply, self._loop.time()))
+        if self._watch is None:
+            self._watch = self._loop.call_later(REPLY_SECONDS_MAX, self._look)
+        return await reply
+
+    async def subscribe(self, channel: str, on_message: Callable[[bytes], None]) -> None:
+        """Has messages of a channel told to ``on_message`` from now on; nothing but PING can be called then."""
+        # First, because a message may come in one piece with the reply.
+        self._on_message = on_message
+        await self.call("SUBSCRIBE", channel)
+
+    async def ended(self) -> None:
+        """Returns when it is gone."""
+        await asyncio.shield(self._ended)
+
+    def abort(self, problem: str) -> None:
+        """Ends it at once; whoever waits is told ``problem``."""
+        self._lose(problem)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio."""
+        self._lose(f"the connection has ended{f': {exc}' if exc is not None else ''}")
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio."""
+        try:
+            self._parser.feed(data)
+            # False is no reply that Redis gives: it says that there is none yet.
+            while (reply := self._parser.gets()) is not False:
+                self._deliver(reply)
+        except ConnectionError as error:
+            self.abort(f"not understood: {error}")
+
+    def _deliver(self, reply: Reply) -> None:
+        if self._on_message is not None and isinstance(reply, list) and reply[0] == b"message":
+            self._on_message(reply[2])
+            return
+        if not self._waiting:
+            self.abort("a reply to no call")
+            return
+        waiter, _ = self._waiting.popleft()
+        self._room.release()
+        if waiter.done():
+            return
+        if isinstance(reply, CommandError):
+            waiter.set_exception(reply)
+        else:
+            waiter.set_result(reply)
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if unsent and self._problem is None and self._transport is not None:
+            self.batch_count += 1
+            self._transport.write(b"".join(unsent))
+
+    def _look(self) -> None:
+        """Looks whether the oldest call waits for too long, as often as that may be."""
+        self._watch = None
+        if not self._waiting:
+            return
+        left = self._waiting[0][1] + REPLY_SECONDS_MAX - self._loop.time()
+        if left <= 0:
+            self.abort(f"no reply within {REPLY_SECONDS_MAX:g} s")
+        else:
+            self._watch = self._loop.call_later(left, self._look)
+
+    def _lose(self, problem: str) -> None:
+        if self._problem is not None:
+            return
+        self._problem = problem
+        if self._watch is not None:
+            self._watch.cancel()
+        unsent = len(self._unsent)
+        while self._waiting:
+            sent = len(self._waiting) > unsent
+            waiter, _ = self._waiting.popleft()
+            self._room.release()
+            if not waiter.done():
+                waiter.set_exception(WireLost(problem, sent))
+                # Seen, as far as asyncio is concerned: its caller may be cancelled in this very turn.
+                waiter.exception()
+        self._unsent.clear()
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+
+def _reply_error(message: str) -> CommandError:
+    return CommandError(message)

@@ -1,0 +1,88 @@
+"""The Redis driver's answer to what the contract suites need."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from tests.contract.lab import FIRST_EPOCH, Gate
+from tests.support.redis import RedisProcess
+
+from noosphere.server.ports.runtime import SystemClock
+from noosphere.server.storage.embedded import EmbeddedCoordinator
+from noosphere.server.storage.redis import RedisStore
+from noosphere.testing import ManualClock
+
+START_MS = 4_000_000_000_000
+"""Far ahead of any real clock: store time never goes back, so it stays where a test puts it."""
+
+
+class LabClock(ManualClock):
+    """Time that the test moves; pauses are real ones, because a real process is waited for."""
+
+    async def sleep(self, seconds: float) -> None:
+        await SystemClock().sleep(seconds)
+
+
+class RedisLab:
+    """A real Redis process that may be used again, emptied, and the driver on it."""
+
+    def __init__(self, folder: Path, server: RedisProcess) -> None:
+        self.folder = folder
+        self.server = server
+        self.clock = LabClock(START_MS)
+        self._store: RedisStore | None = None
+        self._coordinator: EmbeddedCoordinator | None = None
+
+    @property
+    def store(self) -> RedisStore:
+        assert self._store is not None
+        return self._store
+
+    @property
+    def coordinator(self) -> EmbeddedCoordinator:
+        assert self._coordinator is not None
+        return self._coordinator
+
+    @property
+    def loads_when_asked(self) -> bool:
+        return False
+
+    async def open(self) -> None:
+        self._coordinator = await EmbeddedCoordinator.open(self.folder, clock=self.clock)
+        if not await self._coordinator.epochs():
+            await self._coordinator.begin_epoch("contract test", "nothing", FIRST_EPOCH)
+        # As if the machine's clock had been there already.
+        self.server.ask("HSET", "noosphere:{catalogue}:meta", "t", self.clock.wall_ms())
+        self._store = await RedisStore.open([self.server.url], self._coordinator, clock=self.clock)
+
+    async def close(self) -> None:
+        await self.store.close()
+        await self.coordinator.close()
+
+    def advance(self, by_ms: int) -> None:
+        self.clock.advance(by_ms)
+        # What somebody has been told goes to Redis with the next call.
+        self.store.now_ms()
+
+    def set_wall_back(self, by_ms: int) -> None:
+        pytest.skip("the clock is that of the machine")
+
+    def holding(self) -> contextlib.AbstractAsyncContextManager[Gate]:
+        pytest.skip("Redis syncs within its commits: there is nothing to hold")
+
+    async def reopen(self) -> None:
+        await self.close()
+        await self.open()
+
+    async def crash(self) -> None:
+        self.server.kill()
+        await self.store.close()
+        await self.coordinator.close()
+        self.server.start()
+        await self.open()
+
+    def bytes_at_rest(self) -> bytes:
+        files = (file for file in sorted(self.server.folder.rglob("*")) if file.is_file() and file.name != "redis.log")
+        return b"\n".join(file.read_bytes() for file in files)
