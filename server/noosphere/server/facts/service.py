@@ -37,6 +37,7 @@ from .policies import Policies
 from .reading import Reading
 from .recall import ContextFacts
 from .retrieval import TOKENIZER, Retrieval
+from .sanitise import findings
 from .scopes import check_scope, require_write
 from .sweeping import Sweeper
 from .types import Decision
@@ -104,7 +105,7 @@ class Facts:
         claims = KnownClaims()
         self.pipeline = Pipeline(self.ledger, store, self.vectors, claims, decided=self._heard)
         self._lines = Lines()
-        self._handlers: dict[str, Handler] = {CANDIDATE_JOBS: Handler(self._decide, self._give_up)}
+        self._handlers: dict[str, Handler] = {CANDIDATE_JOBS: Handler(self._decide, self._give_up, self._prepare)}
         self.workers = Workers(queue, clock, self._handlers, lane=_DECIDING, pause=pause)
         self.intake = Intake(core, self.ledger, queue, sources, rng=rng, queued=self.workers.wake)
         self.decisions = Decisions(core, self.ledger, queue, store, self.intake, signals, clock)
@@ -197,8 +198,17 @@ class Facts:
         candidate = decode_candidate(bytes(waiting.candidate))
         # What one owner's candidates say of each other depends on their order; and decided side by side they would
         # only make each other decide again.
-        async with self._lines.turn(group_of(candidate.scope, candidate.owner)):
-            await self.pipeline.decide(candidate, waiting.meaning)
+        try:
+            async with self._lines.turn(group_of(candidate.scope, candidate.owner)):
+                await self.pipeline.decide(candidate, waiting.meaning)
+        finally:
+            self.vectors.drop(candidate.text)
+
+    def _prepare(self, body: bytes) -> None:
+        """Has a claim embedded while those before it are decided, unless it has to be kept from a model."""
+        candidate = decode_candidate(bytes(decode_waiting(body).candidate))
+        if self.vectors.exist and not findings(candidate.text, trust=candidate.trust):
+            self.vectors.ahead(candidate.text)
 
     async def _give_up(self, job_id: str, body: bytes, reason: str) -> None:
         await self.pipeline.give_up(decode_candidate(bytes(decode_waiting(body).candidate)), reason)

@@ -13,6 +13,10 @@ from ..ports.models import EMBEDDED_TEXTS_MAX, Embedder, EmbedderError
 log = structlog.get_logger(__name__)
 
 WAITING_MAX = 4_096
+AHEAD_MAX = 256
+"""Most texts that are embedded before anybody asks."""
+
+_Asked = asyncio.Future[Sequence[float] | None]
 
 
 class Vectors:
@@ -24,23 +28,37 @@ class Vectors:
 
     def __init__(self, embedder: Embedder | None) -> None:
         self._embedder = embedder
-        self._waiting: deque[tuple[str, asyncio.Future[Sequence[float] | None]]] = deque()
+        self._waiting: deque[tuple[str, _Asked]] = deque()
         self._asking: asyncio.Task[None] | None = None
+        self._ahead: dict[str, _Asked] = {}
 
     @property
     def exist(self) -> bool:
         """Whether there is an embedder."""
         return self._embedder is not None
 
+    def ahead(self, text: str) -> None:
+        """Begins to embed a text that will be asked for, together with others; :meth:`drop` ends it."""
+        if text not in self._ahead and len(self._ahead) < AHEAD_MAX and (asked := self._begin(text)) is not None:
+            self._ahead[text] = asked
+
+    def drop(self, text: str) -> None:
+        """Forgets what was begun ahead and not asked for."""
+        self._ahead.pop(text, None)
+
     async def of(self, text: str) -> Sequence[float] | None:
         """Returns a text's vector; None without an embedder, or if it failed."""
+        asked = self._ahead.pop(text, None) or self._begin(text)
+        return None if asked is None else await asked
+
+    def _begin(self, text: str) -> _Asked | None:
         if self._embedder is None or len(self._waiting) >= WAITING_MAX:
             return None
-        future: asyncio.Future[Sequence[float] | None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((text, future))
+        asked: _Asked = asyncio.get_running_loop().create_future()
+        self._waiting.append((text, asked))
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask(self._embedder))
-        return await future
+        return asked
 
     async def _ask(self, embedder: Embedder) -> None:
         # Once more round the loop, so that all who are ready have asked.

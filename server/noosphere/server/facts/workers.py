@@ -46,10 +46,12 @@ class Handler(NamedTuple):
     Attributes:
         do: does a job, given its id, body and attempt. Doing it again must change nothing. May raise Retry or GiveUp.
         give_up: records that a job was given up, given its id, body and the reason.
+        prepare: is told of a job that is about to be done, given its body, and may begin what takes time. Never waits.
     """
 
     do: Callable[[str, bytes, int], Awaitable[None]]
     give_up: Callable[[str, bytes, str], Awaitable[None]]
+    prepare: Callable[[bytes], None] | None = None
 
 
 class Lane(NamedTuple):
@@ -143,6 +145,7 @@ class Workers:
                 waiter.cancel()
 
     async def _do_all(self, taken: tuple[LeasedJob, ...]) -> None:
+        self._prepare(taken)
         keeper = asyncio.create_task(self._keep([leased.lease for leased in taken]), name="noosphere-fact-leases")
         try:
             ended = await asyncio.gather(*(self._in_turn(leased) for leased in taken))
@@ -155,6 +158,16 @@ class Workers:
             except Refusal as refusal:
                 # They are done again, which changes nothing.
                 log.warning("finished fact jobs stay queued", reason=refusal.reason, message=refusal.message)
+
+    def _prepare(self, taken: tuple[LeasedJob, ...]) -> None:
+        for leased in taken:
+            try:
+                handler = self._handlers.get(_kinds.decode(leased.job.body).kind)
+                if handler is not None and handler.prepare is not None:
+                    handler.prepare(leased.job.body)
+            except Exception as error:
+                # Doing the job will fail in the same way, and be told of.
+                log.debug("a fact job was not prepared", job=leased.job.id, error=type(error).__name__)
 
     async def _keep(self, leases: list[str]) -> None:
         """Extends leases while their jobs are being done."""
