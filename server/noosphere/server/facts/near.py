@@ -69,15 +69,22 @@ class KnownClaims:
             self._kept.move_to_end(content.key)
             return known[1]
         made = compared(_claim(content, policy))
-        self._kept[content.key] = (rules, made)
-        if len(self._kept) > KEPT_MAX:
-            self._kept.popitem(last=False)
+        self._keep(content.key, rules, made)
         return made
+
+    def keep(self, content: FactContent, policy: Policy, claim: Claim) -> None:
+        """Keeps what a fact claims that was just written; see :func:`_claim`, which would find the same."""
+        self._keep(content.key, _rules(policy), compared(claim))
 
     def forget(self, keys: Iterable[FactKey]) -> None:
         """Drops what is kept of contents that are gone."""
         for key in keys:
             self._kept.pop(key, None)
+
+    def _keep(self, key: FactKey, rules: bytes, made: Compared) -> None:
+        self._kept[key] = (rules, made)
+        if len(self._kept) > KEPT_MAX:
+            self._kept.popitem(last=False)
 
 
 def _rules(policy: Policy) -> bytes:

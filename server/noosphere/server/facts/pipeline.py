@@ -35,7 +35,7 @@ from .ledger import (
 from .near import Asked, KnownClaims, find_near
 from .policies import policy_of
 from .suppression import keys_of, secret_of, suppressed
-from .types import Candidate, Decision, Policy, Status, Why
+from .types import Candidate, Cardinality, Decision, Policy, Status, Why
 from .vectors import Vectors
 
 log = structlog.get_logger(__name__)
@@ -164,7 +164,13 @@ class Pipeline:
             now_ms,
         )
         decision = decided(draft, case)
-        return await self._finish(page, draft, decision, keep_words=words_apart(candidate, decision))
+        done = await self._finish(page, draft, decision, keep_words=words_apart(candidate, decision))
+        if done is not None and candidate.cardinality is Cardinality.UNKNOWN:
+            # The next claims are compared with it. A cardinality that is only said stands in no words.
+            for content in draft.contents:
+                if done.version == 1 and content.fact_id == done.fact_id:
+                    self._claims.keep(content, policy, claim)
+        return done
 
     async def _contents(
         self, scope: str, notes: Iterable[FactNote], have: Iterable[FactContent]

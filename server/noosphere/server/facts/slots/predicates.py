@@ -71,10 +71,10 @@ _SINGLE_FIRST = words(
 
 def subject_form(text: str) -> str:
     """Returns a subject for comparison; whoever speaks of themselves is ``user``."""
-    before, plain = "", _bare(text)
-    while plain != before:
-        # "my mother's" is about her.
-        before, plain = plain, _bare(_OWN.sub("", plain))
+    plain = _bare(text)
+    # "my mother's" is about her.
+    while (owned := _OWN.sub("", plain)) != plain:
+        plain = _bare(owned)
     return USER if plain in _USER else plain
 
 
@@ -85,10 +85,9 @@ def value_form(text: str) -> str:
 
 def _bare(text: str) -> str:
     """Takes off what stands around a name until nothing does, so that doing it twice changes nothing."""
-    before, plain = "", comparable(text) if text.strip() else ""
-    while plain and plain != before:
-        before = plain
-        plain = comparable(_ARTICLE.sub("", unquoted(plain)))
+    plain = comparable(text) if text.strip() else ""
+    while plain and (bare := _ARTICLE.sub("", unquoted(plain))) != plain:
+        plain = comparable(bare)
     return plain
 
 
