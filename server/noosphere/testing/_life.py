@@ -68,8 +68,9 @@ async def life(
         on_fatal: called if the disk fails.
     """
     # Durability `os`: a test cuts the power by leaving commits out, not by pulling the plug. The server's own
-    # sweeper rests: whoever moves time sweeps, at the moments that count.
-    settings = Settings(data=data, listen=f"{HOST}:0", durability="os", sweep_seconds=REST_SECONDS)
+    # sweeper rests: whoever moves time sweeps, at the moments that count. Facts are found by their words: a model that
+    # is still being loaded would make the first searches of a test differ from the later ones.
+    settings = Settings(data=data, listen=f"{HOST}:0", durability="os", sweep_seconds=REST_SECONDS, embedder="none")
     journal = TapedJournal(data, workshop)
     async with contextlib.AsyncExitStack() as stack:
         engine = await stack.enter_async_context(open_engine(settings, clock=clock, journal=journal, on_fatal=on_fatal))

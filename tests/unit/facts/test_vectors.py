@@ -66,7 +66,7 @@ async def test_no_more_is_begun_ahead_than_is_kept() -> None:
 
 async def test_a_failing_embedder_costs_only_the_vectors_of_its_call() -> None:
     vectors = Vectors(Counting())
-    assert await asyncio.gather(vectors.of("a"), vectors.of("x")) == [None, None]
+    assert await asyncio.gather(*map(vectors.of, ("a", "x"))) == [None, None]
     assert await vectors.of("a") == (1.0,)
 
 
