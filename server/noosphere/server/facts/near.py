@@ -51,40 +51,51 @@ class Near(NamedTuple):
     content: FactContent
 
 
+class Known(NamedTuple):
+    """What a fact claims under some rules of its scope, and the terms by which it is found."""
+
+    rules: bytes
+    compared: Compared
+    terms: frozenset[str]
+
+
 class KnownClaims:
     """What facts claim, in canonical form, kept in memory for those used last."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[FactKey, tuple[bytes, Compared]] = OrderedDict()
+        self._kept: OrderedDict[FactKey, Known] = OrderedDict()
 
     def of(self, content: FactContent, policy: Policy) -> Claim:
         """Returns what a fact claims."""
-        return self.compared(content, policy).claim
+        return self.learn(content, policy, _rules(policy)).compared.claim
 
-    def compared(self, content: FactContent, policy: Policy) -> Compared:
-        """Returns what a fact claims, ready to be compared."""
-        rules = _rules(policy)
-        known = self._kept.get(content.key)
-        if known is not None and known[0] == rules:
-            self._kept.move_to_end(content.key)
-            return known[1]
-        made = compared(_claim(content, policy))
-        self._keep(content.key, rules, made)
-        return made
+    def recall(self, key: FactKey, rules: bytes) -> Known | None:
+        """Returns what a fact claims if it is in memory."""
+        known = self._kept.get(key)
+        if known is None or known.rules != rules:
+            return None
+        self._kept.move_to_end(key)
+        return known
+
+    def learn(self, content: FactContent, policy: Policy, rules: bytes) -> Known:
+        """Returns what a fact claims, and keeps it in memory."""
+        known = self.recall(content.key, rules)
+        return known or self._keep(content, rules, compared(_claim(content, policy)))
 
     def keep(self, content: FactContent, policy: Policy, claim: Claim) -> None:
         """Keeps what a fact claims that was just written; see :func:`_claim`, which would find the same."""
-        self._keep(content.key, _rules(policy), compared(claim))
+        self._keep(content, _rules(policy), compared(claim))
 
     def forget(self, keys: Iterable[FactKey]) -> None:
         """Drops what is kept of contents that are gone."""
         for key in keys:
             self._kept.pop(key, None)
 
-    def _keep(self, key: FactKey, rules: bytes, made: Compared) -> None:
-        self._kept[key] = (rules, made)
+    def _keep(self, content: FactContent, rules: bytes, made: Compared) -> Known:
+        known = self._kept[content.key] = Known(rules, made, frozenset(content.terms))
         if len(self._kept) > KEPT_MAX:
             self._kept.popitem(last=False)
+        return known
 
 
 def _rules(policy: Policy) -> bytes:
@@ -117,21 +128,25 @@ async def find_near(
         keys |= {hit.key: hit.score for hit in await store.by_vector(asked.vector, where, NEAR_MAX)}
     if not keys:
         return ()
+    mine, own, rules = compared(asked.claim), frozenset(words), _rules(policy)
+    # Few are like it, so most that are in memory need not be read.
+    recalled = ((key, claims.recall(key, rules)) for key in keys)
+    close = [key for key, known in recalled if known is None or _may_be_like(mine, own, known)]
     found: list[Near] = []
-    mine = compared(asked.claim)
-    for content in await store.read(list(keys)):
-        if content is None or not _worth_comparing(words, content.terms):
+    for content in await store.read(close) if close else ():
+        if content is None or not _may_be_like(mine, own, known := claims.learn(content, policy, rules)):
             continue
-        other = claims.compared(content, policy)
         similarity = None
         if asked.vector is not None and content.vector is not None:
             similarity = sum(a * b for a, b in zip(asked.vector, content.vector, strict=True))
-        kind = relation(mine, other, similarity)
+        kind = relation(mine, known.compared, similarity)
         if kind is not Likeness.DIFFERENT:
             found.append(Near(content.fact_id, kind, content))
     return tuple(found)
 
 
-def _worth_comparing(words: Sequence[str], other: Sequence[str]) -> bool:
-    mine, theirs = set(words), set(other)
-    return len(mine & theirs) >= SHARED_TERMS_MIN * min(len(mine), len(theirs))
+def _may_be_like(mine: Compared, words: frozenset[str], known: Known) -> bool:
+    """Tells whether a claim is like a known one, unless their vectors speak against it."""
+    if len(words & known.terms) < SHARED_TERMS_MIN * min(len(words), len(known.terms)):
+        return False
+    return relation(mine, known.compared, None) is not Likeness.DIFFERENT
