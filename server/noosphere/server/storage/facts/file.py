@@ -23,15 +23,21 @@ _CHECKPOINT_PAGES = 1_000
 class _Change(Generic[T]):
     """A change that waits for the next transaction, and what came of it."""
 
-    __slots__ = ("applied", "call", "erases", "refusal", "result", "rewrites")
+    __slots__ = ("applied", "call", "erases", "lasts", "refusal", "result", "rewrites")
 
     def __init__(
-        self, call: Callable[[sqlite3.Connection], T], applied: Callable[[T], None] | None, erases: bool, rewrites: bool
+        self,
+        call: Callable[[sqlite3.Connection], T],
+        applied: Callable[[T], None] | None,
+        erases: bool,
+        rewrites: bool,
+        lasts: bool,
     ) -> None:
         self.call = call
         self.applied = applied
         self.erases = erases
         self.rewrites = rewrites
+        self.lasts = lasts
         self.result: Any = None
         self.refusal: Refusal | None = None
 
@@ -44,6 +50,7 @@ class FactFile:
         db: its connection.
         worker: the thread.
         what: the name for messages, e.g. ``the fact store``.
+        durability: what a change that lasts survives: ``fsync`` a loss of power, ``os`` the end of the process.
         on_fatal: is told of a failure of the disk.
     """
 
@@ -53,12 +60,14 @@ class FactFile:
         db: sqlite3.Connection,
         worker: Worker,
         what: str,
+        durability: Literal["fsync", "os"],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         self.path = path
         self._db = db
         self._worker = worker
         self._what = what
+        self._syncs = durability == "fsync"
         self._on_fatal = on_fatal
         self._queued: deque[_Change[Any]] = deque()
         self._torn: BaseException | None = None
@@ -105,7 +114,7 @@ class FactFile:
         except BaseException:
             worker.stop()
             raise
-        return cls(path, db, worker, what, on_fatal), found
+        return cls(path, db, worker, what, durability, on_fatal), found
 
     def check(self) -> None:
         """Checks that the file can be used.
@@ -130,6 +139,7 @@ class FactFile:
         applied: Callable[[T], None] | None = None,
         erases: bool = False,
         rewrites: bool = False,
+        lasts: bool = True,
     ) -> T:
         """Runs a change in a durable transaction, together with what others are waiting to write.
 
@@ -141,9 +151,11 @@ class FactFile:
             erases: whether what was removed must be in no file when this returns.
             rewrites: whether the file has to be written anew for that: where contents share pages, copies of them are
                 left behind when a page is balanced.
+            lasts: whether it has to survive a loss of power by the time this returns. If not, it survives the end of
+                the process, and a loss of power with the next change that lasts.
         """
         self.check()
-        change = _Change(call, applied, erases, rewrites)
+        change = _Change(call, applied, erases, rewrites, lasts)
         self._queued.append(change)
         await self._run(self._write_queued)
         if change.refusal is not None:
@@ -167,7 +179,10 @@ class FactFile:
         if not changes:
             # They went with an earlier caller's, and that has ended.
             return
+        unsynced = self._syncs and not any(change.lasts for change in changes)
         try:
+            if unsynced:
+                self._db.execute("PRAGMA synchronous = NORMAL")
             self._db.execute("BEGIN IMMEDIATE")
             for change in changes:
                 try:
@@ -175,6 +190,8 @@ class FactFile:
                 except Refusal as refusal:
                     change.refusal = refusal
             self._db.execute("COMMIT")
+            if unsynced:
+                self._db.execute("PRAGMA synchronous = FULL")
             for change in changes:
                 if change.applied is not None and change.refusal is None:
                     change.applied(change.result)

@@ -158,7 +158,9 @@ class EmbeddedFactQueue:
                 for number, id, priority, body, group, attempt in found
             )
 
-        return await self._file.write(change)
+        # Leases end with the process, so none has to survive more than that. Nor does it matter that a job is done:
+        # otherwise it is done again, which changes nothing.
+        return await self._file.write(change, lasts=False)
 
     async def extend(self, leases: Sequence[str], lease_ms: int) -> tuple[bool, ...]:
         """Extends leases; see the port."""
@@ -315,7 +317,7 @@ class EmbeddedFactQueue:
                 self._held -= sum(held)
             return held
 
-        return await self._file.write(change) if holders else ()
+        return await self._file.write(change, lasts=False) if holders else ()
 
 
 _INSERT = "INSERT INTO jobs(id, priority, body, grp, put_ms, due_ms, attempts, leased) VALUES (?, ?, ?, ?, ?, 0, 0, 0)"
