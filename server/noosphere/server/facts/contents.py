@@ -10,7 +10,7 @@ from noosphere.consistency import NEVER_MS
 
 from ..ports.factstore import TERMS_MAX, FactContent, FactKey
 from ..text import terms
-from .ledger import FactNote, VersionNote
+from .ledger import SOURCES_LISTED_MAX, FactNote, VersionNote
 from .types import Candidate, Channel, Claim, Evidence, Fact
 
 HELD = "held/"
@@ -145,7 +145,7 @@ def fact_of(scope: str, note: FactNote, version: VersionNote, content: FactConte
         memory_type=note.memory_type,
         evidence=tuple(
             quoted.get(source.reference) or Evidence(source.reference, source.content_hash)
-            for source in reversed(note.sources)
+            for source in reversed(note.sources[-SOURCES_LISTED_MAX:])
             if not source.reference.startswith(OWN_WORD)
         ),
         source_count=note.source_count,
@@ -160,7 +160,7 @@ def fact_of(scope: str, note: FactNote, version: VersionNote, content: FactConte
         superseded_by=note.superseded_by if newest else "",
         contested_by=note.contested_by if newest else (),
         pinned=note.pinned,
-        candidates=tuple(dict.fromkeys(source.candidate for source in reversed(note.sources))),
+        candidates=tuple(dict.fromkeys(source.candidate for source in reversed(note.sources[-SOURCES_LISTED_MAX:]))),
     )
 
 

@@ -21,7 +21,6 @@ from .ledger import (
     KEYS,
     SLOT_FACTS_MAX,
     SLOTS,
-    SOURCES_MAX,
     VERSIONS_MAX,
     CandidateNote,
     FactNote,
@@ -37,9 +36,9 @@ from .ledger import (
     remove,
 )
 from .scopes import make_id
+from .sources import CONFIDENCE_MAX, distinct, joined
 from .types import Candidate, Claim, Decision, FactState, Status, Why
 
-CONFIDENCE_MAX = 0.99
 CONTESTED_MAX = 16
 """Most contradicting facts that a fact names."""
 
@@ -119,7 +118,7 @@ class Draft:
             importance=candidate.importance,
             expires_at_ms=expires_at_ms,
             sources=_sources(candidate),
-            source_count=len(_sources(candidate)),
+            source_count=len(distinct((), _sources(candidate))),
             superseded_by=superseded_by,
             contested_by=tuple(contested)[:CONTESTED_MAX],
             pinned=candidate.pinned and not superseded_by,
@@ -144,12 +143,9 @@ class Draft:
             renews: whether the fact, which others contradict, counts as said anew.
         """
         candidate = self.candidate
-        known = {source.reference for source in note.sources} | {source.content_hash for source in note.sources}
-        fresh = tuple(
-            source
-            for source in _sources(candidate)
-            if source.reference not in known and (not source.content_hash or source.content_hash not in known)
-        )
+        named = _sources(candidate)
+        fresh = distinct(note.sources, named)
+        sources = joined(note.sources, named, supports=raises)
         trust = max(note.trust, candidate.trust) if raises else note.trust
         confidence = note.confidence
         if raises and fresh:
@@ -159,8 +155,8 @@ class Draft:
             trust=trust,
             confidence=confidence,
             importance=max(note.importance, candidate.importance) if raises else note.importance,
-            sources=(*note.sources, *fresh)[-SOURCES_MAX:],
-            source_count=note.source_count + len(fresh),
+            sources=sources,
+            source_count=note.source_count + len(fresh if raises else set(fresh).intersection(sources)),
             pinned=note.state is FactState.CURRENT and (note.pinned or (raises and candidate.pinned)),
         )
         newest, before = note.newest, note.versions[:-1]

@@ -67,8 +67,11 @@ CANDIDATE_RETENTION_MS = 30 * 24 * 3600 * 1000
 DECISION_MS_MAX = 5 * 60 * 1000
 """A decision that is older is made again: words that no ledger names are swept when they are twice as old."""
 
-SOURCES_MAX = 32
-"""Most sources that a fact lists; more are counted."""
+SOURCES_MAX = 256
+"""Most sources that a fact has on record, so that forgetting finds them; more are counted."""
+
+SOURCES_LISTED_MAX = 32
+"""So many of them are shown, the newest."""
 
 VERSIONS_MAX = 64
 """Most versions that a fact lists; the oldest go first."""

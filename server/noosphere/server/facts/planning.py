@@ -12,12 +12,12 @@ from ..ports.factstore import BATCH_MAX, FactContent, FactKey, FactStore
 from ..ports.runtime import Clock
 from ..ports.store import Mutation
 from .contents import content_key
-from .drafting import CONFIDENCE_MAX
-from .ledger import KEYS, SOURCES_MAX, FactNote, Ledger, Page, SourceNote, digest, fact_key, put
+from .ledger import KEYS, FactNote, Ledger, Page, digest, fact_key, put
 from .likeness import Likeness
 from .near import Asked, KnownClaims, find_near
 from .policies import Policies
 from .slots import predicate_form
+from .sources import CONFIDENCE_MAX, distinct, joined
 from .types import FactState, MemoryType, Policy
 from .unlearning import leave, places_of
 
@@ -251,15 +251,17 @@ class _Merge:
     async def carry_out(self) -> bool:
         """Merges them."""
         older, newer = self._older, self._newer
+        fresh = distinct(older.sources, newer.sources)
+        surer = min(CONFIDENCE_MAX, 1 - (1 - older.confidence) * (1 - newer.confidence))
         merged = msgspec.structs.replace(
             older,
             versions=(
                 *older.versions[:-1],
                 msgspec.structs.replace(older.newest, number=older.newest.number + 1),
             ),
-            sources=_united((*older.sources, *newer.sources)),
-            source_count=older.source_count + newer.source_count,
-            confidence=min(CONFIDENCE_MAX, max(older.confidence, 1 - (1 - older.confidence) * (1 - newer.confidence))),
+            sources=joined(older.sources, newer.sources),
+            source_count=older.source_count + len(fresh),
+            confidence=max(older.confidence, surer) if fresh else older.confidence,
             importance=max(older.importance, newer.importance),
         )
 
@@ -319,7 +321,3 @@ def _session_of(note: FactNote) -> str:
 
 def _age(note: FactNote) -> tuple[int, str]:
     return note.versions[0].recorded_ms, note.id
-
-
-def _united(sources: Iterable[SourceNote]) -> tuple[SourceNote, ...]:
-    return tuple({source.reference: source for source in sources}.values())[-SOURCES_MAX:]

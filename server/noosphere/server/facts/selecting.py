@@ -13,6 +13,7 @@ from ..text import distinct_terms, terms
 from .asked import QUERY_BYTES_MAX
 from .contents import HELD, decode_body, decode_candidate
 from .ledger import FactNote, Ledger, SourceNote
+from .sources import rests_on
 from .types import Candidate
 
 FOUND_MAX = 10_000
@@ -48,7 +49,7 @@ class Wanted(NamedTuple):
 
     def is_whole(self, note: FactNote) -> bool:
         """Tells whether a fact that is meant goes, rather than only what the producer said for it."""
-        return not self.producer or all(map(self.is_of, note.sources))
+        return not self.producer or rests_on(note, self.is_of)
 
 
 class Selected(NamedTuple):

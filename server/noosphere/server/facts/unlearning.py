@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from ..ports.factstore import FactContent
 from ..ports.store import Mutation
 from .contents import OWN_WORD, content_of, decode_body
-from .drafting import CONFIDENCE_MAX
 from .ledger import (
     CANDIDATE_RETENTION_MS,
     FORGOTTEN,
@@ -31,6 +29,7 @@ from .ledger import (
     put,
     remove,
 )
+from .sources import distinct, surety
 from .suppression import claim_keys, evidence_key
 from .types import BECAME_FACT, Candidate, FactState, Status, Why
 
@@ -149,19 +148,14 @@ def leave(page: Page, note: FactNote) -> list[Mutation]:
 def withdraw(note: FactNote, is_of: Callable[[SourceNote], bool]) -> FactNote:
     """Returns a fact without the sources of one producer, as sure and as trusted as the others make it."""
     left = tuple(source for source in note.sources if not is_of(source))
-    unsure = math.prod(1 - confidence for confidence in _by_candidate(left))
+    taken = tuple(source for source in note.sources if is_of(source))
     return msgspec.structs.replace(
         note,
         sources=left,
-        source_count=note.source_count - (len(note.sources) - len(left)),
-        confidence=min(CONFIDENCE_MAX, 1 - unsure),
+        source_count=max(1, note.source_count - len(distinct(left, taken))),
+        confidence=surety(left),
         trust=max(source.trust for source in left),
     )
-
-
-def _by_candidate(sources: Iterable[SourceNote]) -> Iterable[float]:
-    """Returns what the candidates gave, each once: evidence of one candidate does not make it surer."""
-    return {source.candidate: source.confidence for source in sources}.values()
 
 
 def rewritten(
