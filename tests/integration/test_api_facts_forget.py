@@ -239,6 +239,27 @@ async def test_a_poisoned_producer_is_rolled_back_whole_and_only_it(world: World
     assert list(oslo.superseded) == [paris], "what was put back takes part in conflicts again"
 
 
+async def test_a_rollback_leaves_the_evidence_of_others_as_it_was(world: World) -> None:
+    agent = await world.agent()
+    facts, talk, user = FactAgent(agent), await Conversation.begin(agent), user_name()
+    heard = await talk.hears("I like green tea and my sister Ann")
+    page = await talk.hears("Some page of mud")
+    claim: dict[str, Any] = {"owner": user, "channel": pb.CHANNEL_USER}
+    tea = await facts.decided("Likes green tea", evidence=[heard], **claim)
+    mud = await facts.decided("Is fond of mud and green soap", evidence=[heard, page], producer="scraper/1", **claim)
+    report = await facts.forget(producer="scraper/1", owner=user)
+    assert list(report.fact_ids) == [mud.fact_id]
+    said = {message.id: message.parts[0].text for message in await talk.sessions.messages(talk.id)}
+    assert said == {"m1": "I like green tea and my sister Ann", "m2": "[forgotten]"}
+    (left,) = await facts.listed(user)
+    assert (left.id, left.evidence[0].reference) == (tea.fact_id, heard.reference)
+    await world.elapse(2)
+    ann = await facts.decided("Has a sister Ann", evidence=[heard], **claim)
+    assert ann.status == Status.CANDIDATE_STATUS_WRITTEN, "what others rest on may teach again"
+    again = await facts.decided("Knows of mud", evidence=[page], **claim)
+    assert again.status == Status.CANDIDATE_STATUS_SUPPRESSED
+
+
 async def test_a_rollback_of_a_chain_puts_back_what_stood_before_it(world: World) -> None:
     user = await Teller.begin(await world.agent())
     paris = await user.tells("Lives in Paris", object="Paris", **CITY)

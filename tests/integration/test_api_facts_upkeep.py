@@ -198,6 +198,46 @@ async def test_a_forgotten_event_takes_its_summary_along_and_the_others_speak_fo
     assert len(await facts.search("Which museum was visited?", user)) == 8
 
 
+async def test_a_query_that_a_summary_meets_with_one_of_its_events_leaves_the_others(local_world: LocalWorld) -> None:
+    facts, user, ids = await events(local_world, 9)
+    await local_world.elapse(31 * DAY_MS)
+    await facts.run_upkeep(user)
+    (summary,) = await facts.listed(user)
+    report = await facts.forget(query="the museum of Paris", owner=user)
+    assert set(report.fact_ids) == {ids[PLACES.index("Paris")], summary.id}
+    left = {fact.text for fact in await facts.listed(user)}
+    assert len(left) == 8
+    assert not any("Paris" in text for text in left)
+
+
+async def test_whoever_forgets_a_summary_forgets_what_it_sums_up(local_world: LocalWorld) -> None:
+    facts, user, ids = await events(local_world, 8)
+    await local_world.elapse(31 * DAY_MS)
+    await facts.run_upkeep(user)
+    (summary,) = await facts.listed(user)
+    would = await facts.forget(fact_id=summary.id, dry_run=True)
+    report = await facts.forget(fact_id=summary.id)
+    assert set(would.fact_ids) == set(report.fact_ids) == {summary.id, *ids}
+    assert await facts.listed(user, include_superseded=True) == []
+    assert await kept_words(local_world, user) == set()
+
+
+async def test_a_rollback_takes_what_a_producer_added_to_a_summary(local_world: LocalWorld) -> None:
+    facts, user, ids = await events(local_world, 8)
+    shared = (await facts.get(ids[0])).evidence[0].reference
+    bad = await facts.decided(
+        "Visited the museum of mud", owner=user, channel=pb.CHANNEL_USER, memory_type=EPISODIC, producer="scraper/1",
+        evidence=[pb.FactEvidence(reference=shared)],
+    )  # fmt: skip
+    assert bad.fact_id
+    await local_world.elapse(31 * DAY_MS)
+    await facts.run_upkeep(user)
+    (summary,) = await facts.listed(user)
+    report = await facts.forget(producer="scraper/1", owner=user)
+    assert set(report.fact_ids) == {bad.fact_id, summary.id}
+    assert {fact.id for fact in await facts.listed(user)} == set(ids)
+
+
 async def test_words_that_no_decision_names_are_swept_once_they_are_old(local_world: LocalWorld) -> None:
     user = await Teller.begin(await local_world.agent())
     tea = await user.tells("Likes green tea")

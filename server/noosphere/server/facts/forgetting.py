@@ -8,7 +8,7 @@ between upkeep goes on from the note.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -49,7 +49,6 @@ from .ledger import (
 from .removing import Removal, candidate_words
 from .scopes import check_scope, require_write, scope_of, scope_or_own
 from .selecting import Selected, Wanted, select
-from .sources import rests_on
 from .suppression import SECRET_BYTES, evidence_key, owner_key, producer_key
 from .types import Candidate, Decision, FactState
 from .unlearning import (
@@ -239,15 +238,19 @@ class Forgetting:
         return tuple([found async for found in self._ledger.scopes()])
 
     async def _select(self, scope: str, wanted: Wanted) -> Selected:
-        return await self._with_summaries(scope, await select(self._ledger, self._store, scope, wanted))
-
-    async def _with_summaries(self, scope: str, selected: Selected) -> Selected:
-        """Adds the summaries of events that are forgotten, since they say the same."""
-        meant = {note.id for note in selected.facts}
-        known = await self._ledger.facts(scope, sorted({note.superseded_by for note in selected.facts} - {"", *meant}))
-        gone = {FACT_REFERENCE + id for id in meant}
-        summaries = (note for note in known.values() if any(source.reference in gone for source in note.sources))
-        return selected._replace(summaries=tuple(summaries))
+        selected = await select(self._ledger, self._store, scope, wanted)
+        summaries = {note.id: note for note in selected.facts if _events_of(note)}
+        facts = {note.id: note for note in selected.facts if note.id not in summaries}
+        if wanted.fact_id:
+            # Who names a summary means what it sums up.
+            events = [id for note in summaries.values() for id in _events_of(note)]
+            facts |= await self._ledger.facts(scope, events)
+        # What sums up a forgotten event says the same.
+        above = {note.superseded_by for note in facts.values()} - {"", *facts, *summaries}
+        for note in (await self._ledger.facts(scope, sorted(above))).values():
+            if not facts.keys().isdisjoint(_events_of(note)):
+                summaries[note.id] = note
+        return Selected(tuple(facts.values()), selected.held, tuple(summaries.values()))
 
     async def _forget_waiting(self, scope: str, wanted: Wanted, places: Counter[str]) -> None:
         """Has what nobody has decided about never become a fact."""
@@ -266,13 +269,17 @@ class Forgetting:
         places: Counter[str] = Counter()
         gone: list[Forgotten] = []
         victims: defaultdict[str, list[str]] = defaultdict(list)
+        spared: set[str] = set()
         if wanted.producer or selected.summaries:
             async for other in self._ledger.all_facts(scope):
                 if other.superseded_by:
                     victims[other.superseded_by].append(other.id)
+                if wanted.producer:
+                    # Of what a poisoned source named, that is not its own which others rest on.
+                    spared.update(source.reference for source in other.sources if not wanted.is_of(source))
         for note in selected.facts:
             if wanted.producer:
-                whole = await self._roll_back(scope, note.id, wanted.is_of, victims[note.id], places)
+                whole = await self._roll_back(scope, note.id, wanted.is_of, victims[note.id], spared, places)
                 if whole is not None and note.superseded_by:
                     victims[note.superseded_by] += victims[note.id]
             else:
@@ -280,7 +287,7 @@ class Forgetting:
             gone += [] if whole is None else [whole]
         for note in selected.summaries:
             # Events that it stands for and that stay speak for themselves again.
-            whole = await self._roll_back(scope, note.id, lambda _: True, victims[note.id], places)
+            whole = await self._roll_back(scope, note.id, lambda _: True, victims[note.id], spared, places)
             gone += [] if whole is None else [whole]
         places["facts"] += len(gone)
         remaining: set[str] = set()
@@ -321,14 +328,24 @@ class Forgetting:
         fact_id: str,
         is_of: Callable[[SourceNote], bool],
         superseded: Sequence[str],
+        spared: Collection[str],
         places: Counter[str],
     ) -> Forgotten | None:
-        """Takes back what some sources said for a fact; returns what is gone if nobody else said it."""
+        """Takes back what some sources said for a fact; returns what is gone if nobody else said it.
+
+        Args:
+            scope: where.
+            fact_id: the fact.
+            is_of: which sources.
+            superseded: the facts that it had superseded.
+            spared: references that stay as they are, and may teach again.
+            places: counts what is done.
+        """
         for _ in range(ATTEMPTS_MAX):
             note = (await self._ledger.facts(scope, (fact_id,))).get(fact_id)
             if note is None or not any(map(is_of, note.sources)):
                 return None
-            whole = rests_on(note, is_of)
+            whole = all(map(is_of, note.sources))
             keys = (*places_of(note), *map(fact_key, superseded if whole else ()))
             page = await self._ledger.read(scope, keys, accepted=True)
             if page.get(fact_key(fact_id), FactNote) != note:
@@ -337,12 +354,11 @@ class Forgetting:
             victims = [one for one in found if one is not None and one.superseded_by == fact_id]
             contents: list[FactContent] = []
             if whole:
-                # What others said for it, though it was not enough, stays theirs.
-                taken = msgspec.structs.replace(note, sources=tuple(filter(is_of, note.sources)))
-                mutations = forget(page, taken, self._entropy(SECRET_BYTES))
+                secret = page.get(SECRET, bytes) or self._entropy(SECRET_BYTES)
+                mutations = _sparing(forget(page, note, secret), secret, note, spared)
                 mutations += await self._revive(scope, page, note, victims, contents)
             else:
-                mutations = await self._withdraw(scope, page, note, is_of, contents)
+                mutations = await self._withdraw(scope, page, note, is_of, spared, contents)
             if contents:
                 await self._store.write(contents)
             # Of two changes of a record the later one was made from the earlier.
@@ -361,6 +377,7 @@ class Forgetting:
         page: Page,
         note: FactNote,
         is_of: Callable[[SourceNote], bool],
+        spared: Collection[str],
         contents: list[FactContent],
     ) -> list[Mutation]:
         left = withdraw(note, is_of)
@@ -380,7 +397,8 @@ class Forgetting:
         secret = page.get(SECRET, bytes) or self._entropy(SECRET_BYTES)
         found = [put(SECRET, secret), put(fact_key(note.id), left)]
         for source in filter(is_of, note.sources):
-            found.append(put(evidence_key(secret, note.owner, source.reference), Suppression(page.view.now_ms)))
+            if source.reference not in spared:
+                found.append(put(evidence_key(secret, note.owner, source.reference), Suppression(page.view.now_ms)))
         return found
 
     async def _revive(
@@ -428,6 +446,24 @@ class Forgetting:
         references = dict.fromkeys(evidence.reference for one in candidates for evidence in one.evidence)
         words = dict.fromkeys(word for one in candidates for word in candidate_words(one))
         places.update(await self._removal.overwrite(list(references), list(words)))
+
+
+def _sparing(mutations: Sequence[Mutation], secret: bytes, note: FactNote, spared: Collection[str]) -> list[Mutation]:
+    """Returns what forgets a fact, without suppressing some references, and without having them overwritten."""
+    references = [source.reference for source in note.sources if source.reference in spared]
+    if not references:
+        return list(mutations)
+    kept = {evidence_key(secret, note.owner, reference) for reference in references}
+    gone = _gone(mutations, note.id)
+    left = tuple(reference for reference in gone.references if reference not in spared)
+    changed = put(forgotten_key(note.id), msgspec.structs.replace(gone, references=left))
+    return [*(one for one in mutations if one.key not in kept and one.key != changed.key), changed]
+
+
+def _events_of(note: FactNote) -> tuple[str, ...]:
+    """Returns the ids of the events that a fact sums up; none of one that is no summary."""
+    sources = (source.reference for source in note.sources)
+    return tuple(name.removeprefix(FACT_REFERENCE) for name in sources if name.startswith(FACT_REFERENCE))
 
 
 def _request_key(call: Call) -> str:
