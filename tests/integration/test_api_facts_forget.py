@@ -278,23 +278,31 @@ async def test_a_rollback_of_a_chain_puts_back_what_stood_before_it(world: World
 
 
 async def test_a_rollback_lowers_the_trust_that_only_the_producer_brought(world: World) -> None:
+    user, op = await Teller.begin(await world.agent()), await operator(world)
+    shop = await user.tells("The shop opens at nine", confidence=0.8)
+    await op.decided("The shop opens at nine", owner=user.user, channel=pb.CHANNEL_INTERNAL, producer="loader/1")
+    assert (await user.facts.get(shop)).trust == 1.0
+    assert (await user.search("When does the shop open?", trust_min=0.9)).hits
+    await op.forget(producer="loader/1", scope=user.user)
+    fact = await user.facts.get(shop)
+    assert (fact.trust, fact.source_count) == (0.5, 1)
+    assert fact.confidence == pytest.approx(0.8)
+    assert list((await user.search("When does the shop open?", trust_min=0.9)).hits) == []
+    assert [hit.fact.id for hit in (await user.search("When does the shop open?")).hits] == [shop]
+
+
+async def test_what_nobody_trusted_says_goes_with_the_producer_that_was_trusted(world: World) -> None:
     agent = await world.agent()
     facts, talk, user = FactAgent(agent), await Conversation.begin(agent), user_name()
-    op = await operator(world)
     await facts.set_policy(user, trust_min=0.0)
-    sure = {"confidence": 0.8, "importance": 0.8}
-    low = await facts.decided("The shop opens at nine", owner=user, channel=pb.CHANNEL_EXTERNAL, **sure)
+    page = pb.Candidate(text="The shop opens at nine", owner=user, channel=pb.CHANNEL_EXTERNAL)
+    page.confidence = page.importance = 0.8
+    (low,) = (await facts.submit(page)).decisions
     heard = await talk.hears("The shop opens at nine")
-    await facts.decided(
-        "The shop opens at nine", owner=user, channel=pb.CHANNEL_USER, evidence=[heard], producer="scraper/1"
-    )
+    await facts.decided(page.text, owner=user, channel=pb.CHANNEL_USER, evidence=[heard], producer="scraper/1")
     assert (await facts.get(low.fact_id)).trust == 0.5
-    await op.forget(producer="scraper/1", scope=user)
-    fact = await facts.get(low.fact_id)
-    assert (fact.trust, fact.source_count) == (0.0, 1)
-    assert fact.confidence == pytest.approx(0.8)
-    assert await facts.search("When does the shop open?", user, trust_min=0.5) == []
-    assert [hit.fact.id for hit in await facts.search("When does the shop open?", user)] == [low.fact_id]
+    await facts.forget(producer="scraper/1", owner=user)
+    assert await facts.listed(user) == []
 
 
 async def test_an_agent_is_a_producer_and_the_operator_rolls_it_back_in_every_scope(world: World) -> None:

@@ -49,6 +49,7 @@ from .ledger import (
 from .removing import Removal, candidate_words
 from .scopes import check_scope, require_write, scope_of, scope_or_own
 from .selecting import Selected, Wanted, select
+from .sources import rests_on
 from .suppression import SECRET_BYTES, evidence_key, owner_key, producer_key
 from .types import Candidate, Decision, FactState
 from .unlearning import (
@@ -345,7 +346,7 @@ class Forgetting:
             note = (await self._ledger.facts(scope, (fact_id,))).get(fact_id)
             if note is None or not any(map(is_of, note.sources)):
                 return None
-            whole = all(map(is_of, note.sources))
+            whole = rests_on(note, is_of)
             keys = (*places_of(note), *map(fact_key, superseded if whole else ()))
             page = await self._ledger.read(scope, keys, accepted=True)
             if page.get(fact_key(fact_id), FactNote) != note:
@@ -354,8 +355,10 @@ class Forgetting:
             victims = [one for one in found if one is not None and one.superseded_by == fact_id]
             contents: list[FactContent] = []
             if whole:
+                # What others said for it, though it was not enough, stays theirs.
+                taken = msgspec.structs.replace(note, sources=tuple(filter(is_of, note.sources)))
                 secret = page.get(SECRET, bytes) or self._entropy(SECRET_BYTES)
-                mutations = _sparing(forget(page, note, secret), secret, note, spared)
+                mutations = _sparing(forget(page, taken, secret), secret, taken, spared)
                 mutations += await self._revive(scope, page, note, victims, contents)
             else:
                 mutations = await self._withdraw(scope, page, note, is_of, spared, contents)
