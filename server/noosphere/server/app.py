@@ -193,6 +193,7 @@ async def open_engine(
             rng=system_random(),
             entropy=os.urandom,
             upkeep_interval_ms=int(settings.sweep_seconds * 1000),
+            pause=foreground.idle,
         )
         controller = Controller(
             scribe,
