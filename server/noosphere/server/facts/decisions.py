@@ -231,7 +231,7 @@ class Decisions:
             Refusal: INVALID_FIELD, PERMISSION_DENIED, ENTRY_NOT_FOUND.
         """
         require_writer(call)
-        agent = "" if call.incarnation is None else call.incarnation.agent_id
+        agent = call.agent_id
         scope = scope_of(candidate_id, IdKind.CANDIDATE)
         if not agent.startswith(OPERATOR_PREFIX):
             raise Refusal(Reason.PERMISSION_DENIED, f"reviewing is for the operator ({OPERATOR_PREFIX}…)")
@@ -302,8 +302,7 @@ class Decisions:
 
     def _admit(self, call: Call, scope: str) -> str:
         require_read(call, scope)
-        if not self._core.renew(call):
-            raise Refusal(Reason.STALE_INCARNATION, f"{call.actor} is not a current incarnation; open the agent again")
+        self._core.require_current(call)
         return scope
 
     def _future(self, id: str) -> asyncio.Future[Decision]:

@@ -12,7 +12,7 @@ import structlog
 from noosphere.consistency import Reason, Refusal, fingerprint, invalid, too_large
 
 from ..memory.admission import require_writer
-from ..memory.core import Core, located
+from ..memory.core import Core
 from ..memory.signals import HeadSignals
 from ..memory.types import Call
 from ..ports.factqueue import BODY_BYTES_MAX, FactQueue, Job
@@ -32,7 +32,8 @@ from .extraction import (
     job_key,
 )
 from .intake import group_of
-from .ledger import NAMESPACES, Ledger, digest
+from .ledger import Ledger, digest
+from .requests import request_id, reused
 from .scopes import IdKind, make_id, may_access, require_read, require_write, scope_of, scope_or_own
 
 log = structlog.get_logger(__name__)
@@ -94,16 +95,15 @@ class Extractions:
                 REQUEST_ID_REUSED, LIMIT_EXCEEDED, ENGINE_UNAVAILABLE.
         """
         require_writer(call)
-        if not self._core.renew(call):
-            raise Refusal(Reason.STALE_INCARNATION, f"{call.actor} is not a current incarnation; open the agent again")
+        self._core.require_current(call)
         scope = _check(asked)
         require_write(call, scope, asked.owner)
-        agent = "" if call.incarnation is None else call.incarnation.agent_id
+        agent = call.agent_id
         if asked.session_id:
             # Whether it is there, and this caller's to see.
             await self._sources.page(agent, asked.session_id, "", 1)
         meaning = b"" if call.request is None else fingerprint("ExtractFacts", *asked)
-        job_id = self._id(call, scope, agent)
+        job_id = request_id(call, scope, IdKind.JOB, self._rng)
         known = await self._known(job_id, scope)
         if known is None:
             work = ExtractionWork(
@@ -112,8 +112,7 @@ class Extractions:
             await self._put(job_id, work, EXTRACT_PRIORITY)
             known = ExtractionNote(job_id, asked.owner, ExtractionState.QUEUED, meaning=meaning)
         elif known.meaning != meaning:
-            refusal = Refusal(Reason.REQUEST_ID_REUSED, "call.request_id: was used for another extraction")
-            raise located(refusal, NAMESPACES + scope, (await self._ledger.read(scope, ())).view.head)
+            raise reused("for another extraction", scope, (await self._ledger.read(scope, ())).view.head)
         return await self._wait(known, scope) if wait else known
 
     async def after_turn(self, session_id: str, turn: int, *, agent: str, owner: str) -> None:
@@ -160,14 +159,6 @@ class Extractions:
             raise too_large("document.text", len(body), BODY_BYTES_MAX, "bytes as JSON")
         await self._queue.put([Job(job_id, priority, body, group_of(work.scope, work.owner))])
         self._queued()
-
-    def _id(self, call: Call, scope: str, agent: str) -> str:
-        request = call.request
-        if request is None:
-            return make_id(scope, self._rng.getrandbits(128).to_bytes(16, "big").hex(), IdKind.JOB)
-        # A retry names the same extraction, whatever has become of it.
-        named = (agent, request.client, str(request.sequence), request.uuid)
-        return make_id(scope, digest("extraction", *named), IdKind.JOB)
 
     async def _known(self, job_id: str, scope: str) -> ExtractionNote | None:
         key = job_key(job_id)

@@ -13,15 +13,16 @@ from noosphere.consistency import NEVER_MS, Reason, Refusal, fingerprint, invali
 
 from ..memory.access import OPERATOR_PREFIX
 from ..memory.admission import require_writer
-from ..memory.core import Core, located
+from ..memory.core import Core
 from ..memory.types import Call
 from ..ports.candidates import HandedCandidate
 from ..ports.factqueue import FactQueue, Job
 from ..ports.sources import Source, Sources
 from .contents import decode_candidate, encode_candidate
-from .ledger import NAMESPACES, CandidateNote, Ledger, candidate_key, digest
+from .ledger import CandidateNote, Ledger, candidate_key, digest
+from .requests import request_id, reused
 from .scopes import IdKind, make_id, require_write, scope_or_own
-from .trust import assign
+from .trust import assign, rests_on_context
 from .types import SENSITIVITIES, Candidate, Cardinality, Channel, Decision, Evidence, MemoryType, Status
 
 CANDIDATES_MAX = 100
@@ -156,19 +157,17 @@ class Intake:
                 STALE_INCARNATION, REQUEST_ID_REUSED, LIMIT_EXCEEDED, ENGINE_UNAVAILABLE.
         """
         require_writer(call)
-        if not self._core.renew(call):
-            raise Refusal(Reason.STALE_INCARNATION, f"{call.actor} is not a current incarnation; open the agent again")
+        self._core.require_current(call)
         scope = _check_all(drafts)
         for draft in drafts:
             require_write(call, scope, draft.owner)
-        agent = "" if call.incarnation is None else call.incarnation.agent_id
-        ids = self._ids(call, scope, len(drafts))
+        ids = tuple(request_id(call, scope, IdKind.CANDIDATE, self._rng, at) for at in range(len(drafts)))
         meaning = b"" if call.request is None else fingerprint("SubmitCandidates", *drafts)
         if meaning and await self._known(scope, ids, meaning):
             return Taken(ids, scope, replayed=True)
         now_ms = self._ledger.now_ms
         candidates = [
-            await self._candidate(agent, call.actor, id, scope, draft, at, now_ms)
+            await self._candidate(call, id, scope, draft, at, now_ms)
             for at, (id, draft) in enumerate(zip(ids, drafts, strict=True))
         ]
         await self._put(candidates, DIRECT_PRIORITY, meaning)
@@ -206,18 +205,6 @@ class Intake:
         """Queues candidates that another part of this service made or accepted; at most 100."""
         await self._put(candidates, DERIVED_PRIORITY, b"")
 
-    def _ids(self, call: Call, scope: str, count: int) -> tuple[str, ...]:
-        if call.request is None:
-            return tuple(
-                make_id(scope, self._rng.getrandbits(128).to_bytes(16, "big").hex(), IdKind.CANDIDATE)
-                for _ in range(count)
-            )
-        # A retry names the same candidates, whatever has become of them.
-        agent = "" if call.incarnation is None else call.incarnation.agent_id
-        request = call.request
-        named = (agent, request.client, str(request.sequence), request.uuid)
-        return tuple(make_id(scope, digest("request", *named, str(at)), IdKind.CANDIDATE) for at in range(count))
-
     async def _known(self, scope: str, ids: Sequence[str], meaning: bytes) -> bool:
         """Tells whether a request was executed before.
 
@@ -234,8 +221,7 @@ class Intake:
         if earlier is None:
             return False
         if earlier != meaning:
-            refusal = Refusal(Reason.REQUEST_ID_REUSED, "call.request_id: was used for other candidates")
-            raise located(refusal, NAMESPACES + scope, page.view.head)
+            raise reused("for other candidates", scope, page.view.head)
         return True
 
     async def _decided(self, candidate: Candidate) -> bool:
@@ -243,9 +229,8 @@ class Intake:
         page = await self._ledger.read(candidate.scope, (key,), accepted=True)
         return page.get(key, CandidateNote) is not None
 
-    async def _candidate(
-        self, agent: str, actor: str, id: str, scope: str, draft: Draft, at: int, now_ms: int
-    ) -> Candidate:
+    async def _candidate(self, call: Call, id: str, scope: str, draft: Draft, at: int, now_ms: int) -> Candidate:
+        agent = call.agent_id
         where = f"candidates[{at}]"
         if draft.channel is Channel.INTERNAL and not agent.startswith(OPERATOR_PREFIX):
             raise Refusal(
@@ -255,11 +240,10 @@ class Intake:
         found: tuple[Source | None, ...] = ()
         if draft.evidence:
             found = await self._sources.find(agent, [evidence.reference for evidence in draft.evidence])
-        context_trust = 0.0
-        if draft.context_session and not draft.evidence:
-            context_trust = await self._sources.context_trust(agent, draft.context_session)
-        said = " ".join((draft.text, draft.object))
-        assigned = assign(draft.channel, said, draft.evidence, found, context_trust)
+        context_trust: float | None = None
+        if rests_on_context(draft.text, draft.object, found):
+            context_trust = await self._context_trust(agent, draft, found)
+        assigned = assign(draft.channel, draft.text, draft.object, draft.evidence, found, context_trust)
         trust = assigned.trust
         if draft.claimed_trust is not None:
             if draft.claimed_trust > trust:
@@ -293,7 +277,7 @@ class Intake:
             channel=draft.channel,
             trust=trust,
             producer=draft.producer,
-            actor=actor,
+            actor=call.actor,
             valid_from_ms=said_ms if draft.valid_from_ms is None else draft.valid_from_ms,
             expires_at_ms=draft.expires_at_ms,
             sensitivity=draft.sensitivity,
@@ -301,6 +285,13 @@ class Intake:
             pinned=draft.pinned,
             submitted_ms=now_ms,
         )
+
+    async def _context_trust(self, agent: str, draft: Draft, found: Sequence[Source | None]) -> float:
+        """Returns the lowest trust of what an agent has seen in its session, and in those that its evidence is from."""
+        named = (draft.context_session, *(source.session_id for source in found if source is not None))
+        sessions = dict.fromkeys(filter(None, named))
+        trusts = [await self._sources.context_trust(agent, session_id) for session_id in sessions]
+        return min(trusts, default=0.0)
 
     async def _put(self, candidates: Sequence[Candidate], priority: int, meaning: bytes) -> None:
         jobs = [

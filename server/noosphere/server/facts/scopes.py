@@ -150,12 +150,12 @@ def may_access(agent_id: str, scope: str) -> bool:
 
 def may_read(call: Call, scope: str) -> bool:
     """Tells whether the caller may read in a scope."""
-    return may_access(_agent(call), scope)
+    return may_access(call.agent_id, scope)
 
 
 def may_write(call: Call, scope: str, owner: str) -> bool:
     """Tells whether the caller may submit, review and forget an owner's facts in a scope."""
-    return may_access(_agent(call), scope) and may_access(_agent(call), owner)
+    return may_access(call.agent_id, scope) and may_access(call.agent_id, owner)
 
 
 def require_read(call: Call, scope: str) -> None:
@@ -176,8 +176,7 @@ def admit_reader(core: Core, call: Call, *scopes: str) -> None:
     """
     for scope in scopes:
         require_read(call, scope)
-    if not core.renew(call):
-        raise Refusal(Reason.STALE_INCARNATION, f"{call.actor} is not a current incarnation; open the agent again")
+    core.require_current(call)
 
 
 def require_write(call: Call, scope: str, owner: str) -> None:
@@ -188,7 +187,3 @@ def require_write(call: Call, scope: str, owner: str) -> None:
     """
     if not may_write(call, scope, owner):
         raise Refusal(Reason.PERMISSION_DENIED, f"changing facts of {owner!r} in {scope!r} is not permitted")
-
-
-def _agent(call: Call) -> str:
-    return "" if call.incarnation is None else call.incarnation.agent_id

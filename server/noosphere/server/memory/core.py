@@ -72,6 +72,14 @@ class Core:
         """
         check_namespace(namespace)
         require_access(call, namespace)
+        self.require_current(call)
+
+    def require_current(self, call: Call) -> None:
+        """Checks that the caller's incarnation has not ended; renews its lease.
+
+        Raises:
+            Refusal: STALE_INCARNATION.
+        """
         if not self.renew(call):
             raise Refusal(Reason.STALE_INCARNATION, f"{call.actor} is not a current incarnation; open the agent again")
 

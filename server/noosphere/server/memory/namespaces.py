@@ -69,8 +69,7 @@ class Namespaces:
         require_writer(call)
         if not may_access(call, namespace):
             raise Refusal(Reason.PERMISSION_DENIED, f"opening {namespace!r} is not permitted")
-        if not self._core.renew(call):
-            raise Refusal(Reason.STALE_INCARNATION, f"{call.actor} is not a current incarnation; open the agent again")
+        self._core.require_current(call)
         if policy is not None:
             policy.check()
             pattern = NamePattern(namespace, True)

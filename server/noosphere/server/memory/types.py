@@ -70,6 +70,11 @@ class Call(NamedTuple):
             yield from self.tokens.read_set.revisions_of(namespace)
 
     @property
+    def agent_id(self) -> str:
+        """The calling agent, empty for an anonymous reader."""
+        return "" if self.incarnation is None else self.incarnation.agent_id
+
+    @property
     def actor(self) -> str:
         """The caller as ``agent#incarnation``, empty for an anonymous reader."""
         return "" if self.incarnation is None else f"{self.incarnation.agent_id}#{self.incarnation.number}"

@@ -98,5 +98,5 @@ class Control:
         shown = () if expected_version is None else (expected_version,)
         intent = Intent("set_control", meaning, keys=(CONTROL,), presents=shown)
         written = await self._scribe.write(call, session_id, intent, decide)
-        author = "" if call.incarnation is None else call.incarnation.agent_id
+        author = call.agent_id
         return ControlReply(control, written.revision, author, (), written.head, written.read_set, written.stale)

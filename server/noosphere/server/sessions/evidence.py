@@ -84,7 +84,11 @@ class Evidence:
         return tuple(found)
 
     async def context_trust(self, agent: str, session_id: str) -> float:
-        """Returns the lowest trust of what was seen in a session; 0 if there is none that this agent may see.
+        """Returns the lowest trust of what an agent has seen in a session; 0 if it has taken no part in it.
+
+        Args:
+            agent: who asks; empty for the server itself, which judges by the session alone.
+            session_id: which session; 0 for one that is not there, or not for this agent to see.
 
         Raises:
             Refusal: ENGINE_UNAVAILABLE.
@@ -94,7 +98,12 @@ class Evidence:
         except Refusal:
             return TRUST_OUTSIDE
         path = await read_path(self._scribe, session_id) if _is_evidence(agent, session_id) else None
-        return TRUST_OUTSIDE if path is None else await self._seen.trust_at(path, None)
+        if path is None:
+            return TRUST_OUTSIDE
+        if not agent:
+            return await self._seen.trust_at(path, None)
+        # Whoever has seen nothing here has what it says from elsewhere.
+        return await self._seen.trust_of_writer(path, Place(len(path.parts), ""), agent)
 
     async def page(self, agent: str, session_id: str, after: str, limit: int) -> tuple[Source, ...]:
         """Reads a session's messages and results of tools in order, those it has from sessions it was forked from too.

@@ -176,7 +176,7 @@ class Finisher:
             after = msgspec.structs.replace(before, status=status, finished_ms=look.now_ms)
             draft.put(ticket.key, encode_tool_call(after), tool_call_attributes(after))
             if apply and after.append_message:
-                _append(look, draft, after, _agent(call))
+                _append(look, draft, after, call.agent_id)
 
         _, glances = turn_keys(())
         intent = Intent("review_tool_call", (ticket.key, apply), keys=(ticket.key,), glances=glances)
@@ -276,7 +276,7 @@ class Finisher:
                 if ready.upload_id:
                     draft.forget(upload_key(ready.upload_id))
             if append_message and after.status in (ToolCallStatus.DONE, ToolCallStatus.FAILED):
-                draft.reply = _append(look, draft, after, _agent(call)).to_bytes(2, "big")
+                draft.reply = _append(look, draft, after, call.agent_id).to_bytes(2, "big")
 
         keys: tuple[str, ...] = (ticket.key,)
         if ready is not None:
@@ -356,10 +356,6 @@ def _append(look: Look, draft: Draft, tool_call: ToolCall, author: str) -> int:
         lateness=tool_call.lateness,
     )
     return append(look, draft, (message,), author, (tool_call.tokens,))[0].number
-
-
-def _agent(call: Call) -> str:
-    return "" if call.incarnation is None else call.incarnation.agent_id
 
 
 async def _once(data: bytes) -> AsyncIterator[bytes]:

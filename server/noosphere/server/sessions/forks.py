@@ -161,7 +161,7 @@ class Forker:
             draft.not_after_ms = marked_ms + FORK_MS_MAX
             if look.now_ms >= draft.not_after_ms:
                 raise Moved
-            owner = "" if call.incarnation is None else call.incarnation.agent_id
+            owner = call.agent_id
             info = SessionInfo(
                 owner, look.now_ms, source.info.settings, ephemeral=source.info.ephemeral, parent=session_id
             )

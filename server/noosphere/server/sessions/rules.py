@@ -172,7 +172,7 @@ class SessionRules:
         checked, _ = turn_keys(messages)
         for key in (*keys_of(messages), *checked):
             draft.require(key_check(key, look.entries[key], look.now_ms))
-        author = "" if write.call.incarnation is None else write.call.incarnation.agent_id
+        author = write.call.agent_id
         stored = append(look, draft, messages, author, tokens)
         return tuple(slot_revision(place.key) if place.key else 0 for place in stored)
 

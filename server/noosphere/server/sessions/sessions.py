@@ -118,7 +118,7 @@ class SessionBook:
         if session_id.startswith(EPHEMERAL):
             raise invalid("session_id", f"{session_id!r} begins with {EPHEMERAL!r}, as only ephemeral sessions do")
         named = session_id or self.issue_id(call, ephemeral=ephemeral)
-        owner = "" if call.incarnation is None else call.incarnation.agent_id
+        owner = call.agent_id
 
         def decide(look: Look, draft: Draft) -> bool:
             if look.info is not None:

@@ -294,7 +294,7 @@ class ToolCalls:
     async def _start(self, call: Call, session_id: str, new: NewToolCall) -> Written[_Place]:
         known = await self._known(session_id, new.call_id)
         based_on: Sequence[str] = new.based_on or tuple(await open_goals(self._scribe, session_id))
-        author = "" if call.incarnation is None else call.incarnation.agent_id
+        author = call.agent_id
         name = id_key(CALL_IDS, new.call_id)
 
         def decide(look: Look, draft: Draft) -> _Place:

@@ -99,7 +99,7 @@ class Transcript:
         """
         check_messages(messages)
         tokens = await self.sizes(session_id, messages)
-        author = "" if call.incarnation is None else call.incarnation.agent_id
+        author = call.agent_id
         checked, glanced = turn_keys(messages)
         scans: tuple[Scan, ...] = ()
         older: OlderHistory | None = None

@@ -70,7 +70,7 @@ class TurnBook:
         Raises:
             Refusal: SESSION_NOT_FOUND, SESSION_CLOSED, LIMIT_EXCEEDED, or a reason that concerns the caller.
         """
-        author = _agent(call)
+        author = call.agent_id
 
         def decide(look: Look, draft: Draft) -> int:
             before = decode_turns(look.record(TURNS))
@@ -90,7 +90,7 @@ class TurnBook:
         Raises:
             Refusal: SESSION_NOT_FOUND, SESSION_CLOSED, TURN_NOT_OPEN, or a reason that concerns the caller.
         """
-        author = _agent(call)
+        author = call.agent_id
 
         def decide(look: Look, draft: Draft) -> int:
             before = decode_turns(look.record(TURNS))
@@ -116,10 +116,6 @@ class TurnBook:
         if self._after:
             head = (await self._scribe.read(Call(call.incarnation), session_id)).view.head
         return _reply(written, TurnOutcome(checkpoint_id, transitions), head)
-
-
-def _agent(call: Call) -> str:
-    return "" if call.incarnation is None else call.incarnation.agent_id
 
 
 def _pack(turn: int) -> bytes:
