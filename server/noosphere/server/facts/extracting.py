@@ -8,10 +8,8 @@ or it would stand in the way for ever.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import structlog
@@ -34,6 +32,7 @@ from .extraction import (
 )
 from .intake import CANDIDATES_MAX, Intake
 from .ledger import CANDIDATE_RETENTION_MS, SECRET, Ledger, Page, Suppression, digest, put
+from .lines import Lines
 from .scopes import IdKind, make_id
 from .suppression import EXTRACTOR, evidence_key, secret_of
 from .trust import EXTERNAL_TRUST
@@ -99,7 +98,7 @@ class Extracting:
         self._intake = intake
         self._extractor = extractor
         self._ended = ended
-        self._busy: dict[str, asyncio.Lock] = {}
+        self._lines = Lines()
 
     async def do(self, job_id: str, body: bytes, attempt: int) -> None:
         """Does a job; see ``workers.Handler``.
@@ -111,25 +110,25 @@ class Extracting:
         page = await self._ledger.read(work.scope, (job_key(job_id),), accepted=True)
         if page.get(job_key(job_id), ExtractionNote) is not None:
             return
-        spent = Outcome()
         try:
             if work.document is not None:
                 outcome = await self._document(work, work.document.id, work.document.text)
             else:
-                async with self._alone(work):
+                # Side by side two would ask for the same twice.
+                async with self._lines.turn(f"{work.scope}\0{work.owner}\0{work.session_id}"):
                     outcome = await self._session(work)
         except ExtractorError as error:
             if error.passing:
                 raise Retry(str(error)) from error
-            spent = Outcome(model_tokens=error.model_tokens)
             log.warning("an extraction has failed", extractor=self._extractor.name, reason=str(error))
+            spent = Outcome(model_tokens=error.model_tokens)
             await self._end(work, job_id, ExtractionState.FAILED, attempt, spent, str(error))
             return
         except Refusal as refusal:
             if refusal.reason not in _GONE:
                 raise
             # It was purged or erased meanwhile, and whatever it said must not come back.
-            await self._end(work, job_id, ExtractionState.SUPPRESSED, attempt, spent, "")
+            await self._end(work, job_id, ExtractionState.SUPPRESSED, attempt, Outcome(), "")
             return
         nothing_left = outcome.suppressed and not outcome.read
         state = ExtractionState.SUPPRESSED if nothing_left else ExtractionState.DONE
@@ -164,18 +163,6 @@ class Extracting:
 
             await self._ledger.change(work.scope, (key,), keep)
         self._ended(note)
-
-    @contextlib.asynccontextmanager
-    async def _alone(self, work: ExtractionWork) -> AsyncIterator[None]:
-        """Keeps two extractions from the same session apart, which would ask for the same twice."""
-        name = f"{work.scope}\0{work.owner}\0{work.session_id}"
-        lock = self._busy.setdefault(name, asyncio.Lock())
-        try:
-            async with lock:
-                yield
-        finally:
-            if not lock.locked():
-                self._busy.pop(name, None)
 
     async def _document(self, work: ExtractionWork, id: str, text: str) -> Outcome:
         hashed = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
@@ -281,16 +268,23 @@ class Extracting:
 
 
 def _batches(sources: Sequence[Source]) -> Iterator[tuple[ExtractionSource, ...]]:
-    """Yields what is given to an extractor at once; a text that is too long for that goes on in the next batch."""
-    batch: list[ExtractionSource] = []
-    room = BATCH_CHARS_MAX
-    for source in sources:
-        for start in range(0, len(source.text), BATCH_CHARS_MAX):
-            part = source.text[start : start + BATCH_CHARS_MAX]
-            if len(part) > room:
-                yield tuple(batch)
-                batch, room = [], BATCH_CHARS_MAX
-            batch.append(ExtractionSource(source.reference, source.role, part))
-            room -= len(part)
-    if batch:
-        yield tuple(batch)
+    """Yields what is given to an extractor at once; a text that is too long for that goes on in the next batch.
+
+    What is trusted and what is not are given apart: a model that reads both may do what a page says, and name a user's
+    message for it.
+    """
+    for trust in sorted({source.trust for source in sources}, reverse=True):
+        batch: list[ExtractionSource] = []
+        room = BATCH_CHARS_MAX
+        for source in sources:
+            if source.trust != trust:
+                continue
+            for start in range(0, len(source.text), BATCH_CHARS_MAX):
+                part = source.text[start : start + BATCH_CHARS_MAX]
+                if len(part) > room:
+                    yield tuple(batch)
+                    batch, room = [], BATCH_CHARS_MAX
+                batch.append(ExtractionSource(source.reference, source.role, part))
+                room -= len(part)
+        if batch:
+            yield tuple(batch)
