@@ -11,6 +11,7 @@ import pytest
 from tests.support.cli import Cli, holds
 from tests.support.process import ServerProcess
 
+from noosphere.client.sync import connect
 from noosphere.server.cli import facts_shapes as shapes
 
 METRIC: dict[str, Any] = {
@@ -182,6 +183,19 @@ def test_extraction_is_waited_for_or_looked_up(cli: Cli, user: str, tmp_path: Pa
     assert begun.lines[0].split()[0] == "job"
     for candidate in cli.ok("facts", "candidates", user, "--json").json_lines:
         assert candidate["trust"] == 0
+
+
+def test_what_an_extraction_found_is_told_with_its_fate(cli: Cli, user: str) -> None:
+    name = uuid.uuid4().hex
+    with connect(cli.server, agent="guide") as guide, guide.session(name) as session:
+        session.append({"role": "user", "content": "I live in Oslo. I like tea."})
+    told = cli.ok("facts", "extract", "--owner", user, "--session", name).lines
+    heading = told.index("") + 1
+    assert told[heading].split() == ["DECIDED", "STATUS", "CANDIDATE", "TRUST", "TEXT", "WHY"]
+    rows = told[heading + 1 :]
+    assert [row.split()[1] for row in rows] == ["written", "written"]
+    texts = {row.partition(" 0.50 ")[2].partition(".")[0].strip() for row in rows}
+    assert texts == {"The user likes tea", "The user lives in Oslo"}
 
 
 # Exchange.

@@ -193,8 +193,11 @@ async def test_facts_are_extracted_from_documents_and_sessions(client: Client, u
         await session.append({"role": "user", "content": "My name is Anna. I live in Oslo."})
         job = await client.facts.extract(session, owner=user, wait=True)
     assert job.state == "done", job.failure
-    assert job.candidate_ids
     assert await client.facts.extraction(job) == job
+    # Its facts are known when it returns.
+    decisions = [(await client.facts.candidate(candidate_id)).decision for candidate_id in job.candidate_ids]
+    assert [decision.status for decision in decisions] == ["written", "written"]
+    assert "The user lives in Oslo." in await texts(client, "Where does the user live?", owner=user)
     page = await client.facts.extract(SourceDocument("page", "Anna lives in Bergen."), owner=user, wait=True)
     assert page.state == "done", page.failure
     for candidate_id in page.candidate_ids:

@@ -105,8 +105,8 @@ class FactsKeeping:
                 have the trust of external content.
             owner: whose facts; None for the agent's own.
             scope: where they are valid; empty for the owner's own.
-            wait: return only when the job has ended. A model takes its time: give a ``timeout`` that suits it. If that
-                passes, the job goes on all the same.
+            wait: return only when the job has ended and its candidates are decided. A model takes its time: give a
+                ``timeout`` that suits it. If that passes, the job goes on all the same.
             request_id: a UUID of your own; None uses the client's sequence.
             timeout: the deadline with all retries, in seconds.
 

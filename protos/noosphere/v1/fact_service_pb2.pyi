@@ -1549,7 +1549,7 @@ class ExtractFactsRequest(_message.Message):
     scope: _builtins.str
     """Where they are valid; empty means the owner's own scope."""
     wait: _builtins.bool
-    """Return only when the job has ended."""
+    """Return only when the job has ended and its candidates are decided, or after 30 s for each."""
     @_builtins.property
     def document(self) -> Global___SourceDocument:
         """A document; its facts have the trust of external content."""

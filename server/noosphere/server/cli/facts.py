@@ -11,10 +11,11 @@ import typer
 
 from .common import AgentOption, JsonOption, ServerOption, TimeoutOption, common
 from .facts_views import (
+    CANDIDATE_COLUMNS,
     candidate_data,
+    candidate_row,
     claim_text,
     fact_data,
-    last_reason,
     parts_text,
     path_data,
     search_data,
@@ -278,18 +279,7 @@ def candidates(
         for state in listed:
             print_json(candidate_data(state))
         return
-    rows = [
-        (
-            time_text(state.decision.time) or "-",
-            state.decision.status,
-            state.candidate.id,
-            f"{state.candidate.trust:.2f}",
-            cell(state.candidate.text or "-", _WHY_CHARS_MAX),
-            cell(last_reason(state.decision), _WHY_CHARS_MAX),
-        )
-        for state in listed
-    ]
-    print_table(("DECIDED", "STATUS", "CANDIDATE", "TRUST", "TEXT", "WHY"), rows, empty="no candidates")
+    print_table(CANDIDATE_COLUMNS, [candidate_row(state) for state in listed], empty="no candidates")
 
 
 @app.command()

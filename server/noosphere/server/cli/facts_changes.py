@@ -10,16 +10,14 @@ import typer
 
 from .common import AgentOption, Common, JsonOption, ServerOption, TimeoutOption, common, path_option
 from .exits import ExitCode, usage
-from .facts_views import (
-    decision_data,
-    extraction_data,
-    forgotten_data,
-)
+from .facts_views import CANDIDATE_COLUMNS, candidate_row, decision_data, extraction_data, forgotten_data
 from .output import print_fields, print_json, print_line, print_table
 from .session import call, connected
 
 if TYPE_CHECKING:
     from noosphere.client import (
+        CandidateState,
+        Client,
         ExtractionJob,
         FactDecision,
         ForgetReport,
@@ -122,7 +120,12 @@ def extract(
         str | None, typer.Option(metavar="SESSION", help="From what was said there since the last extraction.")
     ] = None,
     document: Annotated[
-        Path | None, path_option("--document", metavar="FILE", help="From this text; its facts are not trusted.")
+        Path | None,
+        path_option(
+            "--document",
+            metavar="FILE",
+            help="From this text; its facts are not trusted. Needs a model: rules listen to users only.",
+        ),
     ] = None,
     document_id: Annotated[
         str, typer.Option(metavar="ID", help="The document's id, as evidence. [default: the file's name]")
@@ -134,18 +137,22 @@ def extract(
     agent: AgentOption = None,
     timeout: TimeoutOption = None,
 ) -> None:
-    """Extract candidates from a session or a document, and wait, at most 60 s without --timeout. JSON: Extraction."""
+    """Extract candidates from a session or a document, and wait until they are decided. JSON: Extraction.
+
+    It waits for 60 s at most, or --timeout.
+    """
     options = common(ctx, server, as_json, agent, timeout)
     if (session is None) == (document is None):
         raise usage("give one of --session and --document")
     source: SourceDocument | str = session if session is not None else _document(document, document_id)
     patience = options.timeout if options.timeout is not None or no_wait else _WAIT_SECONDS
 
-    async def write() -> ExtractionJob:
+    async def write() -> tuple[ExtractionJob, list[CandidateState]]:
         async with connected(options) as client:
-            return await client.facts.extract(source, owner=owner, scope=scope, wait=not no_wait, timeout=patience)
+            job = await client.facts.extract(source, owner=owner, scope=scope, wait=not no_wait, timeout=patience)
+            return job, await _found(client, options, job)
 
-    _print_job(options, call(write()))
+    _print_job(options, *call(write()))
 
 
 @app.command()
@@ -160,11 +167,26 @@ def job(
     """Show where an extraction stands. JSON: Extraction."""
     options = common(ctx, server, as_json, agent, timeout)
 
-    async def read() -> ExtractionJob:
+    async def read() -> tuple[ExtractionJob, list[CandidateState]]:
         async with connected(options) as client:
-            return await client.facts.extraction(job_id)
+            job = await client.facts.extraction(job_id)
+            return job, await _found(client, options, job)
 
-    _print_job(options, call(read()))
+    _print_job(options, *call(read()))
+
+
+async def _found(client: Client, options: Common, job: ExtractionJob) -> list[CandidateState]:
+    """Reads what became of the first candidates of an extraction, for people."""
+    from noosphere.client import EntryNotFound
+
+    found: list[CandidateState] = []
+    for candidate_id in () if options.as_json else job.candidate_ids[:_LISTED_MAX]:
+        try:
+            found.append(await client.facts.candidate(candidate_id))
+        except EntryNotFound:
+            # Decisions are not kept for ever; what is left is told.
+            continue
+    return found
 
 
 def _print_report(report: ForgetReport) -> None:
@@ -181,7 +203,7 @@ def _print_report(report: ForgetReport) -> None:
         print_line(f"may still hold it: {text}")
 
 
-def _print_job(options: Common, job: ExtractionJob) -> None:
+def _print_job(options: Common, job: ExtractionJob, found: list[CandidateState]) -> None:
     if options.as_json:
         print_json(extraction_data(job))
     else:
@@ -195,8 +217,11 @@ def _print_job(options: Common, job: ExtractionJob) -> None:
                 "candidates": len(job.candidate_ids),
             }
         )
-        for candidate_id in job.candidate_ids[:_LISTED_MAX]:
-            print_line(f"  {candidate_id}")
+        if job.candidate_ids:
+            print_line("")
+            print_table(CANDIDATE_COLUMNS, [candidate_row(state) for state in found], empty="")
+        if len(job.candidate_ids) > _LISTED_MAX:
+            print_line(f"and {len(job.candidate_ids) - _LISTED_MAX} more: `facts candidates`")
     if job.state == "failed":
         raise typer.Exit(ExitCode.REFUSED)
 

@@ -22,6 +22,7 @@ from .facts_shapes import (
     UpkeepRunShape,
 )
 from .output import compact
+from .session_views import cell
 from .views import time_text
 
 if TYPE_CHECKING:
@@ -110,6 +111,23 @@ def candidate_data(state: CandidateState) -> CandidateShape:
         "submit_time": time_text(candidate.time),
         "decision": decision_data(state.decision),
     }
+
+
+CANDIDATE_COLUMNS = ("DECIDED", "STATUS", "CANDIDATE", "TRUST", "TEXT", "WHY")
+
+_WORDS_CHARS_MAX = 60
+
+
+def candidate_row(state: CandidateState) -> tuple[str, ...]:
+    """Returns a candidate as a row of a table with ``CANDIDATE_COLUMNS``."""
+    return (
+        time_text(state.decision.time) or "-",
+        state.decision.status,
+        state.decision.candidate_id,
+        f"{state.candidate.trust:.2f}",
+        cell(state.candidate.text or "-", _WORDS_CHARS_MAX),
+        cell(last_reason(state.decision), _WORDS_CHARS_MAX),
+    )
 
 
 def path_data(path: FactExplanation) -> FactPathShape:

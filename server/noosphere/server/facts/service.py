@@ -24,10 +24,10 @@ from .contents import decode_candidate
 from .decisions import Decisions
 from .explaining import Explaining
 from .extracting import Extracting
-from .extraction import BACKGROUND_PRIORITY, EXTRACT_PRIORITY, EXTRACTION_JOBS
-from .extractions import Extractions
+from .extraction import BACKGROUND_PRIORITY, EXTRACT_PRIORITY, EXTRACTION_JOBS, ExtractionNote
+from .extractions import ExtractAsked, Extractions
 from .forgetting import Forgetting
-from .intake import CANDIDATE_JOBS, Draft, Intake, Taken, decode_waiting, group_of
+from .intake import CANDIDATE_JOBS, CANDIDATES_MAX, Draft, Intake, Taken, decode_waiting, group_of
 from .ledger import Ledger
 from .lines import Lines
 from .near import KnownClaims
@@ -38,9 +38,9 @@ from .reading import Reading
 from .recall import ContextFacts
 from .retrieval import TOKENIZER, Retrieval
 from .sanitise import findings
-from .scopes import check_scope, require_write
+from .scopes import IdKind, check_scope, require_write, scope_of
 from .sweeping import Sweeper
-from .types import Decision
+from .types import Decision, Status
 from .upkeep import FactUpkeep, Report, ScopeRound
 from .vectors import Vectors
 from .workers import Handler, Lane, Workers
@@ -160,6 +160,22 @@ class Facts:
         taken = await self.intake.submit(call, drafts)
         decisions = await self.decisions.wait(taken.scope, taken.ids) if wait else ()
         return Submitted(taken, decisions)
+
+    async def extract(self, call: Call, asked: ExtractAsked, *, wait: bool) -> ExtractionNote:
+        """Queues an extraction; with ``wait`` returns when it has ended and its candidates are decided.
+
+        The end is waited for for 30 s, and so are the decisions.
+
+        Raises:
+            Refusal: see :meth:`~noosphere.server.facts.extractions.Extractions.submit`.
+        """
+        note = await self.extractions.submit(call, asked, wait=wait)
+        ids = note.candidate_ids if wait else ()
+        for start in range(0, len(ids), CANDIDATES_MAX):
+            decisions = await self.decisions.wait(scope_of(note.id, IdKind.JOB), ids[start : start + CANDIDATES_MAX])
+            if any(decision.status is Status.QUEUED for decision in decisions):
+                break
+        return note
 
     async def run_upkeep(self, call: Call, scope: str, *, dry_run: bool) -> Report:
         """Runs upkeep in a scope, or in all, which is for the operator.

@@ -168,7 +168,7 @@ class FactRpc(FactServiceServicer):
             rounds=[
                 pb.UpkeepRound(
                     scope=one.scope,
-                    end_time=timestamp(one.round.ended_ms or one.round.begun_ms),
+                    end_time=timestamp(one.round.ended_ms),
                     looked_at=one.round.looked_at,
                     changed=one.round.changed,
                     failure=one.round.failure,
@@ -184,7 +184,7 @@ class FactRpc(FactServiceServicer):
     async def ExtractFacts(self, request: pb.ExtractFactsRequest, context: Context) -> pb.ExtractFactsResponse:
         """See the proto."""
         asked = shapes.extraction(request)
-        note = await self._facts.extractions.submit(decode.call(request.call), asked, wait=request.wait)
+        note = await self._facts.extract(decode.call(request.call), asked, wait=request.wait)
         return pb.ExtractFactsResponse(job=shapes.extraction_job(note))
 
     @unary
