@@ -13,7 +13,7 @@ from tests.support.telling import Teller
 from tests.support.worlds import LocalWorld, World
 
 from noosphere.consistency import Reason, Refusal
-from noosphere.server.facts import pipeline
+from noosphere.server.facts import pipeline, planning
 from noosphere.server.ports.factstore import FactContent, FactKey
 from noosphere.v1 import fact_service_pb2 as pb
 
@@ -308,6 +308,27 @@ async def test_what_a_failed_round_would_have_compared_is_compared_by_the_next(
         await local_world.elapse(1)
         with refusal(Reason.ENGINE_UNAVAILABLE):
             await user.facts.run_upkeep(user.user)
+    await local_world.elapse(1)
+    assert told(await user.facts.run_upkeep(user.user)) == [(newer, "merge")]
+    assert [fact.id for fact in await user.facts.listed(user.user)] == [older]
+
+
+async def test_what_one_round_has_no_room_to_compare_is_compared_by_the_next(
+    local_world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = await Teller.begin(await local_world.agent())
+    older = await user.tells("Deploys really happen without a fuss")
+    with monkeypatch.context() as patched:
+
+        async def nothing(*_: object) -> tuple[()]:
+            return ()
+
+        patched.setattr(pipeline, "find_near", nothing)
+        await local_world.elapse(1)
+        newer = await user.tells("Deploys happen without a fuss")
+    monkeypatch.setattr(planning, "COMPARED_MAX", 1)
+    await local_world.elapse(1)
+    assert told(await user.facts.run_upkeep(user.user)) == [], "it compares the older one, with nothing"
     await local_world.elapse(1)
     assert told(await user.facts.run_upkeep(user.user)) == [(newer, "merge")]
     assert [fact.id for fact in await user.facts.listed(user.user)] == [older]

@@ -34,7 +34,10 @@ COMPRESS_MAX = 64
 """Most events that one summary stands for."""
 
 COMPARED_MAX = 1_000
-"""Most new facts of one round that are compared with the others; the rest waits for the next."""
+"""Most new facts of one round that are compared with the others, the oldest; the rest waits for the next."""
+
+STEPS_MAX = 10_000
+"""Most facts of one round that end or decay; the others do so in the next."""
 
 _MESSAGE = "msg:"
 
@@ -61,11 +64,19 @@ class Step(Protocol):
 
 
 class Plan(NamedTuple):
-    """What is to be done in a scope, how many facts were looked at, and whether any is new since the last round."""
+    """What is to be done in a scope.
+
+    Attributes:
+        steps: what changes.
+        looked_at: how many facts were looked at.
+        fresh: whether any is new since the last round.
+        compared_ms: store time before which everything has been compared once the steps are done.
+    """
 
     steps: tuple[Step, ...]
     looked_at: int
     fresh: bool
+    compared_ms: int
 
 
 class Compressor(Protocol):
@@ -113,7 +124,7 @@ class Planner:
 
         Args:
             scope: where.
-            since_ms: store time at which the last round began: what is older has been compared already.
+            since_ms: store time before which everything has been compared already.
         """
         policy = await self._policies.get(scope)
         half_lives = {digest(predicate_form(name)): span_ms for name, span_ms in policy.half_life_ms.items()}
@@ -127,23 +138,30 @@ class Planner:
             if looked_at % BATCH_MAX == 0:
                 await self._clock.sleep(0)
             if note.expires_at_ms <= now_ms:
-                steps.append(_Expiry(self._ledger, self._store, self._dropped, scope, note))
+                if len(steps) < STEPS_MAX:
+                    steps.append(_Expiry(self._ledger, self._store, self._dropped, scope, note))
                 continue
             if note.state is not FactState.CURRENT:
                 continue
             decayed = _decayed(note, half_lives.get(note.predicate), now_ms)
-            if decayed is not None:
+            if decayed is not None and len(steps) < STEPS_MAX:
                 steps.append(_Decay(self._ledger, scope, note, decayed))
             elif note.memory_type is MemoryType.EPISODIC and note.newest.recorded_ms <= now_ms - COMPRESS_AGE_MS:
-                if not note.pinned and (session := _session_of(note)):
-                    events[note.owner, session].append(note)
+                session = "" if note.pinned else _session_of(note)
+                if session and len(alike := events[note.owner, session]) < COMPRESS_MAX:
+                    alike.append(note)
             elif note.newest.recorded_ms >= since_ms:
                 fresh.append(note)
+                if len(fresh) > 2 * COMPARED_MAX:
+                    fresh = _oldest(fresh)
         for (_, session), notes in events.items():
             if len(notes) >= COMPRESS_MIN:
-                steps.append(self._compressor.step(scope, session, notes[:COMPRESS_MAX]))
+                steps.append(self._compressor.step(scope, session, notes))
+        fresh = _oldest(fresh)
         steps += await self._duplicates(scope, policy, fresh[:COMPARED_MAX], now_ms)
-        return Plan(tuple(steps), looked_at, bool(fresh))
+        # Where one millisecond had more than are compared at once, what is left of them is passed over.
+        compared_ms = max(since_ms + 1, fresh[-1].newest.recorded_ms) if len(fresh) > COMPARED_MAX else now_ms
+        return Plan(tuple(steps), looked_at, bool(fresh), compared_ms)
 
     async def _duplicates(self, scope: str, policy: Policy, fresh: Sequence[FactNote], now_ms: int) -> list[Step]:
         """Finds new facts that say what an older one says; those that came at the same moment were not compared."""
@@ -317,6 +335,11 @@ def _session_of(note: FactNote) -> str:
         if source.reference.startswith(_MESSAGE):
             return source.reference.removeprefix(_MESSAGE).partition("/")[0]
     return ""
+
+
+def _oldest(notes: Sequence[FactNote]) -> list[FactNote]:
+    """Returns those of some facts that are compared first, and the next one."""
+    return sorted(notes, key=lambda note: note.newest.recorded_ms)[: COMPARED_MAX + 1]
 
 
 def _age(note: FactNote) -> tuple[int, str]:

@@ -35,15 +35,14 @@ class Round(msgspec.Struct, frozen=True, omit_defaults=True):
     """The newest round of a scope.
 
     Attributes:
-        begun_ms: store time at which it began, what is younger was not looked at; of one that failed, that of the
-            newest one that did not.
+        compared_ms: store time before which every fact has been compared with those before it.
         ended_ms: store time at which it ended.
         looked_at: how many facts were looked at.
         changed: how many changes were made, by action.
         failure: why it failed; empty if it did not.
     """
 
-    begun_ms: int
+    compared_ms: int
     ended_ms: int = 0
     looked_at: int = 0
     changed: dict[str, int] = msgspec.field(default_factory=dict)
@@ -135,9 +134,8 @@ class FactUpkeep:
         return tuple(found)
 
     async def _look_at(self, scope: str, dry_run: bool) -> tuple[list[Change], int]:
-        begun_ms = self._ledger.now_ms
         earlier = await self._newest(scope)
-        since_ms = 0 if earlier is None else earlier.begun_ms
+        since_ms = 0 if earlier is None else earlier.compared_ms
         if dry_run:
             plan, swept = await self._planner.plan(scope, since_ms=since_ms), await self._sweeper.find(scope)
             return [change for step in plan.steps for change in step.changes] + list(swept.changes), plan.looked_at
@@ -146,10 +144,14 @@ class FactUpkeep:
         try:
             await self._resume(scope)
             plan, swept = await self._planner.plan(scope, since_ms=since_ms), await self._sweeper.find(scope)
+            compared_ms = plan.compared_ms
             for step in plan.steps:
                 if await step.carry_out():
                     made += step.changes
                     changed.update(change.action for change in step.changes)
+                elif any(change.action == "merge" for change in step.changes):
+                    # Nothing else finds again what has changed meanwhile.
+                    compared_ms = since_ms
                 await self._clock.sleep(0)
             await self._sweeper.remove(swept)
         except Exception as error:
@@ -162,7 +164,7 @@ class FactUpkeep:
         made += swept.changes
         changed.update(change.action for change in swept.changes)
         if changed or plan.fresh or earlier is None or earlier.failure:
-            await self._record(scope, Round(begun_ms, self._ledger.now_ms, plan.looked_at, dict(changed)))
+            await self._record(scope, Round(compared_ms, self._ledger.now_ms, plan.looked_at, dict(changed)))
         return made, plan.looked_at
 
     async def _newest(self, scope: str) -> Round | None:
