@@ -45,6 +45,8 @@ class RedisProcess:
             "appendonly": "yes",
             "appendfsync": "everysec",
             "save": "",
+            # A replica begins at once.
+            "repl-diskless-sync-delay": "0",
             # What is on disk can be searched for bytes so.
             "rdbcompression": "no",
             **settings,
@@ -111,6 +113,11 @@ class RedisProcess:
         if isinstance(reply, RedisError):
             raise reply
         return reply
+
+    def info(self, section: str) -> dict[str, str]:
+        """Returns a section of what it says of itself."""
+        lines = self.ask("INFO", section).decode().splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
 
 
 def free_port() -> int:

@@ -18,6 +18,9 @@ from .wire import Address, CommandError, Reply, Wire, WireLost
 PAUSES_SECONDS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 """Before each repetition. Clients repeat calls as well, for longer, so this only bridges what is short."""
 
+CALL_SECONDS_MAX = 6.0
+"""After that nothing is repeated: a process that is there and silent takes seconds to be noticed each time."""
+
 STALE_MAX = 3
 """How often a call may meet a namespace that somebody has used in a later epoch than the newest one known."""
 
@@ -90,8 +93,12 @@ class Engine:
     ) -> tuple[int, Reply]:
         problem: Exception | None = None
         stale = 0
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + CALL_SECONDS_MAX
         for pause in PAUSES_SECONDS:
             if problem is not None:
+                if loop.time() + pause > ends:
+                    break
                 await self._clock.sleep(pause)
                 self.check()
             try:

@@ -7,6 +7,8 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
+from noosphere.consistency import Refusal
+
 from ...ports.runtime import Clock
 from ..heads import HeadFeeds
 from .engine import Engine
@@ -68,14 +70,17 @@ class Tidings:
     async def _follow(self, changed: asyncio.Event) -> None:
         while True:
             await self._listen(changed)
+            failed = 0
             while True:
                 await self._clock.sleep(PAUSE_SECONDS)
                 try:
                     changed = await self._subscribe()
                     await self._poll()
                     break
-                except (WireLost, CommandError, UnfitRedis) as error:
-                    log.warning("nobody tells of moved heads: %s", error)
+                except (WireLost, CommandError, UnfitRedis, Refusal) as error:
+                    failed += 1
+                    if failed == 1:
+                        log.warning("nobody tells of moved heads until Redis can be used again: %s", error)
                 except Exception:
                     # Whoever waits for heads would wait for ever if this task ended.
                     log.exception("the heads could not be read after a gap")

@@ -10,5 +10,4 @@ for i = 1, #calls, 2 do
     emptied = emptied + 1
   end
 end
-floor = head
 return {view(), logged, emptied}

@@ -1,0 +1,340 @@
+"""Redis primaries that die with acknowledged writes: what was lost is told, exactly, and nothing else is."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from tests.contract.build import alive, change, commit, failures, get, head, logged, put, remember, sequence, write
+from tests.support.proxy import lossy_proxy
+from tests.support.redis import RedisProcess, needs_redis
+
+from noosphere.consistency import LostRange, Reason, Refusal, find_lost
+from noosphere.server.ports.runtime import SystemClock
+from noosphere.server.ports.store import Committed, FailureKind, NamespaceRef, Replayed
+from noosphere.server.storage.embedded import EmbeddedCoordinator
+from noosphere.server.storage.redis import RedisStore, UnfitRedis, fence
+from noosphere.server.storage.redis.scripts import LoadedScripts, scripts_of
+
+pytestmark = needs_redis
+
+A, B, C = (NamespaceRef(f"shared/{name}") for name in "abc")
+NOWHERE = ("127.0.0.1", 1)
+"""An address to replicate from at which nobody is."""
+
+
+@pytest.fixture
+def primary(tmp_path: Path) -> Iterator[RedisProcess]:
+    """A Redis."""
+    server = RedisProcess(tmp_path / "primary")
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def replica(tmp_path: Path, primary: RedisProcess) -> Iterator[RedisProcess]:
+    """Another one that follows it."""
+    server = RedisProcess(tmp_path / "replica", replicaof=f"127.0.0.1 {primary.port}")
+    server.start()
+    catch_up(primary, server)
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+async def coordinator(tmp_path: Path) -> AsyncIterator[EmbeddedCoordinator]:
+    """What all servers share."""
+    folder = tmp_path / "coordination"
+    folder.mkdir()
+    made = await EmbeddedCoordinator.open(folder, clock=SystemClock())
+    await made.begin_epoch("test", "nothing", 9_000)
+    yield made
+    await made.close()
+
+
+async def opened(coordinator: EmbeddedCoordinator, *servers: RedisProcess) -> RedisStore:
+    return await RedisStore.open([server.url for server in servers], coordinator, clock=SystemClock())
+
+
+@pytest.fixture
+async def store(
+    primary: RedisProcess, replica: RedisProcess, coordinator: EmbeddedCoordinator
+) -> AsyncIterator[RedisStore]:
+    """A store that knows both."""
+    made = await opened(coordinator, primary, replica)
+    yield made
+    await made.close()
+
+
+def catch_up(primary: RedisProcess, replica: RedisProcess) -> None:
+    """Returns when the replica has everything. WAIT would wait only for what its own connection has written."""
+    wanted = int(primary.info("replication")["master_repl_offset"])
+    for _ in range(20_000):
+        found = replica.info("replication")
+        if found.get("master_link_status") == "up" and int(found["slave_repl_offset"]) >= wanted:
+            return
+        time.sleep(0.002)
+    raise AssertionError("the replica does not catch up")
+
+
+def cut_off(primary: RedisProcess, replica: RedisProcess) -> None:
+    """Lets the replica have everything up to now, and nothing from now on."""
+    catch_up(primary, replica)
+    replica.ask("REPLICAOF", *NOWHERE)
+
+
+def fail_over(primary: RedisProcess, replica: RedisProcess) -> None:
+    """Kills the one and promotes the other."""
+    primary.kill()
+    replica.ask("REPLICAOF", "NO", "ONE")
+
+
+async def test_what_a_failover_loses_is_the_range_that_is_told(
+    store: RedisStore, primary: RedisProcess, replica: RedisProcess, coordinator: EmbeddedCoordinator
+) -> None:
+    survived = {ref: [await write(store, put(f"k{i}"), namespace=ref) for i in range(10)] for ref in (A, B)}
+    cut_off(primary, replica)
+    lost = {A: [await write(store, put(f"k{i}", b"lost"), namespace=A) for i in range(25)]}
+    lost[C] = [await write(store, put("born", b"lost"), namespace=C)]
+    before = store.epoch
+    fail_over(primary, replica)
+    for ref in (A, B, C):
+        view = (await store.read(ref, ())).view
+        assert view.epoch == store.epoch == before + 1
+        kept = survived.get(ref, [])
+        assert view.head == (kept[-1] if kept else 0)
+        assert view.exists is bool(kept)
+        for revision in kept:
+            assert find_lost(revision, view.cuts) is None
+        for revision in lost.get(ref, []):
+            assert find_lost(revision, view.cuts) == LostRange(view.head, store.epoch << 40)
+        newer = await write(store, put("newer"), namespace=ref)
+        assert newer == store.epoch << 40 | 1
+        cuts = (await store.read(ref, ())).view.cuts
+        assert cuts == view.cuts, "the cut stays what it was when it was first told"
+        assert find_lost(newer, cuts) is None
+    assert [batch.revision for batch in await logged(store, 0, A)] == [*survived[A], store.epoch << 40 | 1]
+    assert [n.ref for n in await store.namespaces("", "", 10)] == [A, B, C]
+    assert len(await coordinator.epochs()) == 3
+
+
+async def test_what_was_decided_before_a_failover_is_not_written_after_it(
+    store: RedisStore, primary: RedisProcess, replica: RedisProcess
+) -> None:
+    first = await write(store, put("a"), namespace=A)
+    cut_off(primary, replica)
+    second = await write(store, change("a", b"lost"), namespace=A)
+    decided = store.epoch
+    fail_over(primary, replica)
+    # Whoever writes as the first after a failover is not told whether that was done; so somebody reads.
+    assert await head(store, A) == first
+    (failure,) = await failures(store, change("a"), namespace=A, epoch=decided, checks=[alive("a", second)])
+    assert failure.kind is FailureKind.EPOCH
+    assert failure.actual == store.epoch == decided + 1
+    (failure,) = await failures(store, change("a"), namespace=A, checks=[alive("a", second)])
+    assert (failure.kind, failure.actual) == (FailureKind.KEY, first)
+
+
+async def test_a_server_that_starts_in_the_middle_does_not_defeat_the_fence(
+    store: RedisStore, primary: RedisProcess, replica: RedisProcess, coordinator: EmbeddedCoordinator
+) -> None:
+    """It loads scripts on the promoted one. Those that the first server knows must be missing there all the same."""
+    await write(store, put("a"), namespace=A)
+    cut_off(primary, replica)
+    lost = await write(store, put("a"), namespace=A)
+    fail_over(primary, replica)
+    late = await opened(coordinator, primary, replica)
+    try:
+        newer = await write(late, put("b"), namespace=A)
+        assert store.epoch < late.epoch
+        view = (await store.read(A, ())).view
+        assert (store.epoch, view.head) == (late.epoch, newer)
+        assert find_lost(lost, view.cuts) is not None
+        assert len(await coordinator.epochs()) == 3, "one failover, one epoch"
+    finally:
+        await late.close()
+
+
+async def test_a_primary_that_comes_back_from_its_files_is_another_epoch(
+    store: RedisStore, primary: RedisProcess
+) -> None:
+    revision = await write(store, put("a"), namespace=A)
+    epoch = store.epoch
+    primary.restart()
+    view = (await store.read(A, ())).view
+    assert (view.head, view.epoch) == (revision, epoch + 1)
+    assert find_lost(revision, view.cuts) is None
+
+
+async def test_scripts_that_an_operator_flushes_are_loaded_again_without_a_new_epoch(
+    store: RedisStore, primary: RedisProcess, coordinator: EmbeddedCoordinator
+) -> None:
+    first = await write(store, put("a"), namespace=A)
+    for _ in range(3):
+        primary.ask("SCRIPT", "FLUSH")
+        assert await write(store, put("a"), namespace=A) == (first := first + 1)
+    assert len(await coordinator.epochs()) == 2
+
+
+async def test_two_versions_of_the_scripts_share_an_epoch(
+    store: RedisStore, primary: RedisProcess, coordinator: EmbeddedCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def newer(epoch: int, channel: str) -> LoadedScripts:
+        return scripts_of(epoch, f"{channel}:v2")
+
+    assert newer(1, "x").digests != scripts_of(1, "x").digests
+    await write(store, put("a"), namespace=A)
+    with monkeypatch.context() as patched:
+        patched.setattr(fence, "scripts_of", newer)
+        other = await opened(coordinator, primary)
+    try:
+        loaded = primary.ask("INFO", "memory").decode()
+        made = await asyncio.gather(*(write(s, put("a"), namespace=A) for _ in range(50) for s in (store, other)))
+        assert sorted(made) == list(range(min(made), min(made) + 100))
+        assert store.epoch == other.epoch
+        assert len(await coordinator.epochs()) == 2
+        assert "number_of_cached_scripts" in loaded
+    finally:
+        await other.close()
+
+
+async def test_heads_go_on_after_a_failover_and_tell_what_moved_meanwhile(
+    store: RedisStore, primary: RedisProcess, replica: RedisProcess, coordinator: EmbeddedCoordinator
+) -> None:
+    revision = await write(store, put("a"), namespace=A)
+    cut_off(primary, replica)
+    feed = store.heads()
+    fail_over(primary, replica)
+    late = await opened(coordinator, replica)
+    try:
+        moved = await write(late, put("a"), namespace=A)
+    finally:
+        await late.close()
+    assert moved > revision
+    async with asyncio.timeout(60):
+        while (told := await anext(feed)).head != moved:
+            assert told.head in (revision, moved)
+    later = await write(store, put("b"), namespace=B)
+    async with asyncio.timeout(60):
+        while (await anext(feed)).head != later:
+            pass
+
+
+async def test_a_primary_that_has_become_a_replica_executes_nothing(
+    store: RedisStore, primary: RedisProcess, replica: RedisProcess
+) -> None:
+    """It keeps its connections and its scripts, unlike one that was restarted."""
+    await write(store, put("a"), namespace=A)
+    cut_off(primary, replica)
+    lost = await write(store, put("a"), namespace=A)
+    replica.ask("REPLICAOF", "NO", "ONE")
+    primary.ask("REPLICAOF", "127.0.0.1", replica.port)
+    decided = store.epoch
+    (failure,) = await failures(store, put("a"), namespace=A)
+    assert (failure.kind, failure.actual) == (FailureKind.EPOCH, decided + 1)
+    newer = await write(store, put("a"), namespace=A)
+    assert newer == store.epoch << 40 | 1
+    assert find_lost(lost, (await store.read(A, ())).view.cuts) is not None
+
+
+async def test_a_call_without_a_reply_executes_once(primary: RedisProcess, coordinator: EmbeddedCoordinator) -> None:
+    async with lossy_proxy(f"127.0.0.1:{primary.port}") as proxy:
+        store = await RedisStore.open([f"redis://{proxy.address}"], coordinator, clock=SystemClock())
+        try:
+            first = await write(store, put("a"), namespace=A)
+            proxy.lose_replies = True
+            making = asyncio.create_task(commit(store, put("a", b"x" * 100), namespace=A))
+            request = remember(sequence(1), b"r" * 100)
+            asking = asyncio.create_task(commit(store, put("b"), namespace=A, request=request))
+            with pytest.raises(Refusal) as refused:
+                await making
+            proxy.lose_replies = False
+            assert refused.value.reason is Reason.ENGINE_UNAVAILABLE
+            assert isinstance(await asking, Replayed | Committed)
+            assert len(await logged(store, first, A)) == 2, "neither was executed twice"
+            assert len(await coordinator.epochs()) == 2, "a broken connection is no failover"
+        finally:
+            await store.close()
+
+
+async def test_without_a_primary_calls_are_refused_and_later_served(
+    store: RedisStore, primary: RedisProcess, replica: RedisProcess
+) -> None:
+    await write(store, put("a"), namespace=A)
+    cut_off(primary, replica)
+    primary.kill()
+    with pytest.raises(Refusal) as refused:
+        await store.read(A, ("a",))
+    assert refused.value.reason is Reason.ENGINE_UNAVAILABLE
+    replica.ask("REPLICAOF", "NO", "ONE")
+    assert await get(store, "a", A) is not None
+
+
+async def test_a_redis_that_is_full_takes_no_part_of_a_commit(store: RedisStore, primary: RedisProcess) -> None:
+    before = await write(store, put("a"), namespace=A)
+    primary.ask("CONFIG", "SET", "maxmemory", 1)
+    with pytest.raises(Refusal) as refused:
+        await commit(store, put("a", b"new"), put("b"), namespace=A)
+    assert refused.value.reason is Reason.LIMIT_EXCEEDED
+    assert await head(store, A) == before
+    await store.compact(A, before)
+    primary.ask("CONFIG", "SET", "maxmemory", 0)
+    assert await write(store, put("b"), namespace=A) == before + 1
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
+async def test_a_redis_that_evicts_is_not_used(
+    primary: RedisProcess, coordinator: EmbeddedCoordinator, policy: str
+) -> None:
+    primary.ask("CONFIG", "SET", "maxmemory-policy", policy)
+    with pytest.raises(UnfitRedis, match=f"maxmemory-policy is {policy}.*noeviction"):
+        await opened(coordinator, primary)
+    assert len(await coordinator.epochs()) == 1
+
+
+async def test_a_replica_alone_is_not_used(
+    primary: RedisProcess, replica: RedisProcess, coordinator: EmbeddedCoordinator
+) -> None:
+    with pytest.raises(UnfitRedis, match="is a replica"):
+        await opened(coordinator, replica)
+
+
+async def test_a_coordinator_that_knows_less_than_redis_is_not_used(
+    store: RedisStore, primary: RedisProcess, tmp_path: Path
+) -> None:
+    folder = tmp_path / "another"
+    folder.mkdir()
+    other = await EmbeddedCoordinator.open(folder, clock=SystemClock())
+    try:
+        with pytest.raises(UnfitRedis, match="do not belong together"):
+            await opened(other, primary)
+    finally:
+        await other.close()
+
+
+async def test_calls_made_at_once_share_round_trips(store: RedisStore) -> None:
+    await write(store, put("a"), namespace=A)
+    wire = store._engine.wire
+    assert wire is not None
+    before = wire.batch_count
+    reads = [get(store, "a", A) for _ in range(200)]
+    writes = [write(store, put(f"k{i}"), namespace=A) for i in range(200)]
+    await asyncio.gather(*reads, *writes)
+    assert wire.batch_count - before <= 3
+
+
+async def test_store_time_goes_on_from_what_was_told_on_a_machine_that_is_behind(
+    store: RedisStore, primary: RedisProcess, replica: RedisProcess
+) -> None:
+    ahead_ms = time.time_ns() // 1_000_000 + 3_600_000
+    store._time.heard(ahead_ms)
+    made = await commit(store, put("a"), namespace=A)
+    assert isinstance(made, Committed)
+    assert made.now_ms >= ahead_ms
+    cut_off(primary, replica)
+    fail_over(primary, replica)
+    assert (await store.read(A, ())).view.now_ms >= made.now_ms
