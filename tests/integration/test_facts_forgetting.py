@@ -18,6 +18,7 @@ from tests.support.toolcalls import finish, start
 from tests.support.transport import Stream
 
 from noosphere.consistency import Reason, Refusal
+from noosphere.server.facts import selecting
 from noosphere.v1 import fact_service_pb2 as pb
 from noosphere.v1 import types_pb2
 
@@ -291,3 +292,17 @@ def files_with(local: LocalServer, text: str) -> list[str]:
     """Names the files of the data folder that hold a text."""
     paths = [path for path in local.data.rglob("*") if path.is_file()]
     return sorted(path.name for path in paths if text.encode() in path.read_bytes())
+
+
+async def test_what_is_kept_apart_of_one_owner_is_found_among_however_much_of_others(
+    local: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selecting, "FOUND_MAX", 2)
+    facts, mine, scope = FactAgent(await local.api.agent("planner")), user_name(), "shared/office"
+    for owner in (*(user_name() for _ in range(20)), mine):
+        decision = await facts.decided(SAID, owner=owner, scope=scope, channel=pb.CHANNEL_EXTERNAL)
+        assert decision.status == Status.CANDIDATE_STATUS_REJECTED, decision
+    report = await facts.forget(all=True, owner=mine, scope=scope)
+    assert {place.place: place.count for place in report.places}["candidates"] == 1
+    texts = [one.candidate.text for one in await facts.candidates(scope)]
+    assert sorted(texts) == ["", *[SAID] * 20]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
 from noosphere.consistency import NEVER_MS
 
-from ..ports.factstore import TERMS_MAX, FactContent, FactKey
+from ..ports.factstore import BATCH_MAX, TERMS_MAX, FactContent, FactKey, FactStore
 from ..text import terms
 from .ledger import SOURCES_LISTED_MAX, FactNote, VersionNote
 from .types import Candidate, Channel, Claim, Evidence, Fact
@@ -126,6 +126,18 @@ def held_content(candidate: Candidate, number: int, *, now_ms: int, until_ms: in
 def held_key(scope: str, candidate_id: str, number: int) -> FactKey:
     """Names the words of a candidate that is kept apart."""
     return FactKey(HELD + scope, candidate_id, number)
+
+
+async def versions_by_parts(store: FactStore, place: str) -> AsyncIterator[list[FactKey]]:
+    """Streams what names the contents of a place, as many at once as can be read at once."""
+    part: list[FactKey] = []
+    async for key in store.versions(place):
+        part.append(key)
+        if len(part) == BATCH_MAX:
+            yield part
+            part = []
+    if part:
+        yield part
 
 
 def fact_of(scope: str, note: FactNote, version: VersionNote, content: FactContent) -> Fact:

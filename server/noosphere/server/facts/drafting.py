@@ -37,7 +37,7 @@ from .ledger import (
 )
 from .scopes import make_id
 from .sources import CONFIDENCE_MAX, distinct, joined
-from .types import Candidate, Claim, Decision, FactState, Status, Why
+from .types import Candidate, Claim, Decision, FactState
 
 CONTESTED_MAX = 16
 """Most contradicting facts that a fact names."""
@@ -238,14 +238,9 @@ class Draft:
         self._mutations[mutation.key] = mutation
 
 
-def refused(candidate: Candidate, status: Status, reasons: Iterable[Why]) -> Decision:
-    """Returns the decision about a candidate that does not become a fact."""
-    return Decision(candidate.id, status, tuple(reasons))
-
-
 def _sources(candidate: Candidate) -> tuple[SourceNote, ...]:
     """Returns the sources that a candidate names; without any, its producer's word is one."""
-    agent = candidate.actor.rpartition("#")[0]
+    agent = candidate.agent
     common = (candidate.trust, candidate.confidence, candidate.producer, candidate.id, candidate.submitted_ms, agent)
     if candidate.evidence:
         return tuple(SourceNote(one.reference, one.content_hash, *common) for one in candidate.evidence)

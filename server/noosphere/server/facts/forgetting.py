@@ -19,7 +19,7 @@ from noosphere.consistency.limits import CLIENT_REQUEST_AGE_MS
 
 from ..memory.access import OPERATOR_PREFIX
 from ..memory.admission import require_writer
-from ..memory.core import Core, located
+from ..memory.core import Core
 from ..memory.types import Call
 from ..ports.factqueue import FactQueue
 from ..ports.factstore import FactContent, FactKey, FactStore
@@ -31,7 +31,6 @@ from .intake import candidate_in
 from .ledger import (
     ATTEMPTS_MAX,
     FORGOTTEN,
-    NAMESPACES,
     REQUESTS,
     SECRET,
     SLOTS,
@@ -42,11 +41,11 @@ from .ledger import (
     Suppression,
     candidate_key,
     contended,
-    digest,
     fact_key,
     put,
 )
 from .removing import Removal, candidate_words
+from .requests import request_digest, reused
 from .scopes import check_scope, require_write, scope_of, scope_or_own
 from .selecting import Selected, Wanted, select
 from .sources import rests_on
@@ -139,8 +138,7 @@ class Forgetting:
                 two what was begun goes on by itself, and the call may be repeated. REQUEST_ID_REUSED.
         """
         require_writer(call)
-        if not self._core.renew(call):
-            raise Refusal(Reason.STALE_INCARNATION, f"{call.actor} is not a current incarnation; open the agent again")
+        self._core.require_current(call)
         scopes = await self._scopes(call, wanted, scope)
         meaning = fingerprint("ForgetFacts", *wanted, scope)
         # Of a producer in every scope it is not remembered: there is no one ledger, and nothing new to be lost.
@@ -206,8 +204,7 @@ class Forgetting:
         if known is None:
             return None
         if known.meaning != meaning:
-            refusal = Refusal(Reason.REQUEST_ID_REUSED, "call.request_id: was used to forget something else")
-            raise located(refusal, NAMESPACES + scope, page.view.head)
+            raise reused("to forget something else", scope, page.view.head)
         return known.forgot
 
     async def _scopes(self, call: Call, wanted: Wanted, scope: str) -> tuple[str, ...]:
@@ -230,8 +227,7 @@ class Forgetting:
             check_scope(scope)
             require_write(call, scope, scope)
             return (scope,)
-        agent = "" if call.incarnation is None else call.incarnation.agent_id
-        if not agent.startswith(OPERATOR_PREFIX):
+        if not call.agent_id.startswith(OPERATOR_PREFIX):
             raise Refusal(
                 Reason.PERMISSION_DENIED,
                 f"forgetting a producer in every scope is for the operator ({OPERATOR_PREFIX}…)",
@@ -471,11 +467,8 @@ def _events_of(note: FactNote) -> tuple[str, ...]:
 
 def _request_key(call: Call) -> str:
     """Returns where it is noted what a request was answered; empty if it has no id."""
-    request = call.request
-    if request is None:
-        return ""
-    agent = "" if call.incarnation is None else call.incarnation.agent_id
-    return REQUESTS + digest(agent, request.client, str(request.sequence), request.uuid)
+    named = request_digest(call, "forget")
+    return REQUESTS + named if named else ""
 
 
 def _gone(mutations: Sequence[Mutation], fact_id: str) -> Forgotten:

@@ -42,9 +42,8 @@ from ..ports.store import (
     ScanResult,
     StoredEntry,
 )
+from .scopes import NAMESPACES, digits_of
 from .types import Decision, FactState, MemoryType
-
-NAMESPACES = "facts/"
 
 FACTS = "\0f/"
 KEYS = "\0k/"
@@ -251,12 +250,12 @@ def digest(*parts: str) -> str:
 
 def fact_key(fact_id: str) -> str:
     """Returns where a fact stands in its scope's ledger."""
-    return FACTS + _digits(fact_id)
+    return FACTS + digits_of(fact_id)
 
 
 def candidate_key(candidate_id: str) -> str:
     """Returns where it is noted what became of a candidate."""
-    return CANDIDATES + _digits(candidate_id)
+    return CANDIDATES + digits_of(candidate_id)
 
 
 def pinned_of(owner: str) -> str:
@@ -266,11 +265,7 @@ def pinned_of(owner: str) -> str:
 
 def pinned_key(owner: str, fact_id: str) -> str:
     """Returns where it is noted that a fact belongs to an owner's profile; the record is the fact's id."""
-    return pinned_of(owner) + _digits(fact_id)
-
-
-def _digits(id: str) -> str:
-    return id.rpartition("#")[2]
+    return pinned_of(owner) + digits_of(fact_id)
 
 
 def content_number(version: int, *said: str) -> int:

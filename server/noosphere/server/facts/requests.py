@@ -8,8 +8,8 @@ from noosphere.consistency import Reason, Refusal
 
 from ..memory.core import located
 from ..memory.types import Call
-from .ledger import NAMESPACES, digest
-from .scopes import IdKind, make_id
+from .ledger import digest
+from .scopes import NAMESPACES, IdKind, make_id
 
 
 def request_digest(call: Call, *what: str) -> str:

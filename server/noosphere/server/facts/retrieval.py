@@ -19,11 +19,11 @@ from ..ports.store import NamespaceView
 from ..text import terms
 from .asked import SearchAsked
 from .hits import Hit, Option, Placed, names_of, packed, placed
-from .ledger import NAMESPACES, POLICY, Ledger
+from .ledger import POLICY, Ledger
 from .policies import policy_of
 from .prepared import PreparedContents
 from .ranking import CANDIDATES_MAX, Question, Statistics, question
-from .scopes import admit_reader
+from .scopes import NAMESPACES, admit_reader
 from .slots import predicate_form, subject_form
 from .standing import Standing, standings
 from .wording import readable

@@ -20,7 +20,9 @@ from noosphere.consistency.limits import NAMESPACE_BYTES_MAX
 from ..memory.access import OPERATOR_PREFIX
 from ..memory.core import Core
 from ..memory.types import Call
-from .ledger import NAMESPACES
+
+NAMESPACES = "facts/"
+"""Before a scope in the name of the namespace that holds its ledger."""
 
 SCOPE_BYTES_MAX = NAMESPACE_BYTES_MAX - len(NAMESPACES)
 """A scope names its ledger's namespace."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from noosphere.consistency import Reason, Refusal, invalid
@@ -11,7 +11,7 @@ from noosphere.consistency import Reason, Refusal, invalid
 from ..ports.factstore import BATCH_MAX, FactFilter, FactKey, FactStore
 from ..text import distinct_terms, terms
 from .asked import QUERY_BYTES_MAX
-from .contents import HELD, decode_body, decode_candidate
+from .contents import HELD, decode_body, decode_candidate, versions_by_parts
 from .ledger import FactNote, Ledger, SourceNote
 from .sources import rests_on
 from .types import Candidate
@@ -91,7 +91,7 @@ def means(wanted: Wanted) -> Callable[[Candidate], bool]:
         query = Query(wanted.query)
         return lambda one: query.means(one.text, one.subject, one.predicate, one.object)
     if wanted.producer:
-        return lambda one: wanted.producer in (one.producer, one.actor.rpartition("#")[0])
+        return lambda one: wanted.producer in (one.producer, one.agent)
     return lambda _: wanted.all
 
 
@@ -108,10 +108,13 @@ async def select(ledger: Ledger, store: FactStore, scope: str, wanted: Wanted) -
         return Selected((note,), ())
     if wanted.query:
         return await _by_query(ledger, store, scope, wanted)
-    facts = [note async for note in ledger.all_facts(scope) if _meant(note, wanted)]
-    is_meant = means(wanted)
-    held = [key async for key, candidate in _held(store, scope, wanted.owner) if is_meant(candidate)]
-    return Selected(tuple(facts[:FOUND_MAX]), tuple(held))
+    facts: list[FactNote] = []
+    async for note in ledger.all_facts(scope):
+        if _meant(note, wanted):
+            facts.append(note)
+        if len(facts) == FOUND_MAX:
+            break
+    return Selected(tuple(facts), await _held(store, scope, wanted))
 
 
 def _meant(note: FactNote, wanted: Wanted) -> bool:
@@ -134,18 +137,20 @@ async def _by_query(ledger: Ledger, store: FactStore, scope: str, wanted: Wanted
     notes: list[FactNote] = []
     for start in range(0, len(ids), BATCH_MAX):
         notes += (await ledger.facts(scope, list(ids)[start : start + BATCH_MAX])).values()
+    return Selected(tuple(notes), await _held(store, scope, wanted))
+
+
+async def _held(store: FactStore, scope: str, wanted: Wanted) -> tuple[FactKey, ...]:
+    """Finds the candidates that are kept apart and meant."""
     is_meant = means(wanted)
-    held = [key async for key, candidate in _held(store, scope, wanted.owner) if is_meant(candidate)]
-    return Selected(tuple(notes), tuple(held))
-
-
-async def _held(store: FactStore, scope: str, owner: str) -> AsyncIterator[tuple[FactKey, Candidate]]:
-    """Streams the candidates that are kept apart, an owner's or all."""
-    keys = [key async for key in store.versions(HELD + scope)]
-    for part in _parts(keys[:FOUND_MAX]):
+    found: list[FactKey] = []
+    async for part in versions_by_parts(store, HELD + scope):
         for key, content in zip(part, await store.read(part), strict=True):
-            if content is not None and owner in ("", content.owner):
-                yield key, decode_candidate(content.body)
+            if content is not None and wanted.owner in ("", content.owner) and is_meant(decode_candidate(content.body)):
+                found.append(key)
+        if len(found) >= FOUND_MAX:
+            break
+    return tuple(found[:FOUND_MAX])
 
 
 def _parts(keys: list[FactKey]) -> Iterable[list[FactKey]]:

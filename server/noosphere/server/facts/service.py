@@ -201,10 +201,9 @@ class Facts:
         if scope:
             check_scope(scope)
             require_write(call, scope, scope)
-        elif call.incarnation is None or not call.incarnation.agent_id.startswith(OPERATOR_PREFIX):
+        elif not call.agent_id.startswith(OPERATOR_PREFIX):
             raise Refusal(Reason.PERMISSION_DENIED, f"upkeep of all scopes is for the operator ({OPERATOR_PREFIX}…)")
-        if not self._core.renew(call):
-            raise Refusal(Reason.STALE_INCARNATION, f"{call.actor} is not a current incarnation; open the agent again")
+        self._core.require_current(call)
 
     def _heard(self, scope: str, decision: Decision) -> None:
         self.decisions.decided(scope, decision)

@@ -91,7 +91,7 @@ def _read_ms(candidate: Candidate) -> int:
 
 
 def _producer_keys(secret: bytes, candidate: Candidate) -> tuple[str, ...]:
-    names = dict.fromkeys((candidate.producer, candidate.actor.rpartition("#")[0]))
+    names = dict.fromkeys((candidate.producer, candidate.agent))
     return tuple(producer_key(secret, name) for name in names if name)
 
 

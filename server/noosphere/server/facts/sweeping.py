@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..ports.factstore import BATCH_MAX, FactContent, FactKey, FactStore
-from .contents import HELD
+from .contents import HELD, versions_by_parts
 from .ledger import CandidateNote, FactNote, Ledger, candidate_key, fact_key
 from .planning import Change
 
@@ -45,19 +45,13 @@ class Sweeper:
 
     async def _orphans(self, place: str, *, held: bool) -> list[FactKey]:
         found: list[FactKey] = []
-        part: list[FactKey] = []
-        async for key in self._store.versions(place):
-            part.append(key)
-            if len(part) == BATCH_MAX:
-                found += await self._unnamed(place, part, held=held)
-                part = []
+        async for part in versions_by_parts(self._store, place):
+            found += await self._unnamed(place, part, held=held)
             if len(found) >= SWEPT_MAX:
-                return found
-        return found + await self._unnamed(place, part, held=held)
+                break
+        return found
 
     async def _unnamed(self, place: str, keys: Sequence[FactKey], *, held: bool) -> list[FactKey]:
-        if not keys:
-            return []
         scope = place.removeprefix(HELD) if held else place
         names = candidate_key if held else fact_key
         page = await self._ledger.read(scope, {names(key.fact_id) for key in keys})

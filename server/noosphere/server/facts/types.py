@@ -137,6 +137,11 @@ class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
     submitted_ms: int = 0
     reviewed_by: str = ""
 
+    @property
+    def agent(self) -> str:
+        """The agent that submitted it, whatever its incarnation; empty for the server itself."""
+        return self.actor.rpartition("#")[0]
+
 
 class Why(msgspec.Struct, frozen=True):
     """One reason of a decision: which step of the pipeline, why as a word, and why in a sentence."""

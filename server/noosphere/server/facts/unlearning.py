@@ -29,6 +29,7 @@ from .ledger import (
     put,
     remove,
 )
+from .scopes import digits_of
 from .sources import distinct, surety
 from .suppression import claim_keys, evidence_key
 from .types import BECAME_FACT, Candidate, FactState, Status, Why
@@ -62,7 +63,7 @@ class Forgotten(msgspec.Struct, frozen=True, array_like=True):
 
 def forgotten_key(fact_id: str) -> str:
     """Returns where it is noted that a fact was forgotten here."""
-    return FORGOTTEN + fact_id.rpartition("#")[2]
+    return FORGOTTEN + digits_of(fact_id)
 
 
 def places_of(note: FactNote) -> tuple[str, ...]:

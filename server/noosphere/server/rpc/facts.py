@@ -9,8 +9,7 @@ from noosphere.v1 import fact_service_pb2 as pb
 from noosphere.v1 import types_pb2
 from noosphere.v1.fact_service_pb2_grpc import FactServiceServicer
 
-from ..facts.ledger import NAMESPACES
-from ..facts.scopes import check_scope, require_read, require_write
+from ..facts.scopes import NAMESPACES, check_scope, require_read, require_write
 from ..facts.service import Facts
 from ..memory.admission import require_writer
 from ..memory.types import Call
