@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from tests.contract.coordlab import CoordinatorLab, EmbeddedCoordinatorLab, EtcdLab
 from tests.contract.factlab import EmbeddedFactLab, EmbeddedQueueLab, FactQueueLab, FactStoreLab
 from tests.contract.lab import EmbeddedLab, StoreLab
 from tests.contract.redislab import RedisLab
+from tests.support.etcd import EtcdProcess, needs_etcd
 from tests.support.redis import RedisProcess, needs_redis
 
 
@@ -42,6 +44,40 @@ async def redis(tmp_path: Path, redis_server: RedisProcess) -> AsyncIterator[Red
     """An emptied Redis."""
     redis_server.ask("FLUSHALL")
     made = RedisLab(tmp_path, redis_server)
+    await made.open()
+    yield made
+    await made.close()
+
+
+@pytest.fixture(params=["embedded_coordinator", pytest.param("etcd", marks=needs_etcd)])
+def coordinator_lab(request: pytest.FixtureRequest) -> CoordinatorLab:
+    """A fresh coordinator of each driver."""
+    made: CoordinatorLab = request.getfixturevalue(request.param)
+    return made
+
+
+@pytest.fixture
+async def embedded_coordinator(tmp_path: Path) -> AsyncIterator[EmbeddedCoordinatorLab]:
+    """A fresh embedded coordinator."""
+    made = EmbeddedCoordinatorLab(tmp_path)
+    await made.open()
+    yield made
+    await made.close()
+
+
+@pytest.fixture(scope="session")
+def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdProcess]:
+    """One etcd for all tests of a worker."""
+    server = EtcdProcess(tmp_path_factory.mktemp("etcd"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+async def etcd(etcd_server: EtcdProcess, tmp_path: Path) -> AsyncIterator[EtcdLab]:
+    """A root of its own on etcd."""
+    made = EtcdLab(etcd_server, f"test/{tmp_path.name}/")
     await made.open()
     yield made
     await made.close()

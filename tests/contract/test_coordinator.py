@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.contract.lab import StoreLab
+from tests.contract.coordlab import CoordinatorLab
+from tests.contract.lab import EmbeddedLab
 
 from noosphere.consistency import DEFAULT_POLICY, ConflictPolicy, NamePattern, NamespacePolicy, Reason, Refusal
 from noosphere.consistency.limits import AGENT_LEASE_MS
@@ -17,6 +18,11 @@ STRICT = NamespacePolicy(
 )
 
 
+@pytest.fixture
+def lab(coordinator_lab: CoordinatorLab) -> CoordinatorLab:
+    return coordinator_lab
+
+
 async def refusal_of(reason: Reason, coordinator: Coordinator, call: object) -> str:
     with pytest.raises(Refusal) as refused:
         await call  # type: ignore[misc]  # any of the port's coroutines
@@ -25,7 +31,7 @@ async def refusal_of(reason: Reason, coordinator: Coordinator, call: object) -> 
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_an_incarnation_is_active_until_it_is_closed(lab: StoreLab, name: str) -> None:
+async def test_an_incarnation_is_active_until_it_is_closed(lab: CoordinatorLab, name: str) -> None:
     coordinator = lab.coordinator
     assert await coordinator.latest(name) == 0
     first = await coordinator.open_agent(name, False)
@@ -43,13 +49,15 @@ async def test_an_incarnation_is_active_until_it_is_closed(lab: StoreLab, name: 
     assert not coordinator.touch(first)
 
 
-async def test_numbers_come_from_one_counter_for_all_agents(lab: StoreLab) -> None:
+async def test_numbers_come_from_one_counter_for_all_agents(lab: CoordinatorLab) -> None:
     numbers = [(await lab.coordinator.open_agent(f"a{i % 3}", True)).number for i in range(9)]
     assert numbers == sorted(set(numbers))
 
 
 @pytest.mark.parametrize("takeover", [False, True])
-async def test_a_retry_under_the_same_id_returns_the_incarnation_that_it_began(lab: StoreLab, takeover: bool) -> None:
+async def test_a_retry_under_the_same_id_returns_the_incarnation_that_it_began(
+    lab: CoordinatorLab, takeover: bool
+) -> None:
     coordinator = lab.coordinator
     first, again = await asyncio.gather(
         coordinator.open_agent("a", takeover, "the same"), coordinator.open_agent("a", takeover, "the same")
@@ -65,7 +73,7 @@ async def test_a_retry_under_the_same_id_returns_the_incarnation_that_it_began(l
     assert third.number > second.number, "an incarnation that was closed is not handed out again"
 
 
-async def test_a_takeover_ends_the_earlier_incarnation_at_once(lab: StoreLab) -> None:
+async def test_a_takeover_ends_the_earlier_incarnation_at_once(lab: CoordinatorLab) -> None:
     coordinator = lab.coordinator
     first = await coordinator.open_agent("a", False)
     second = await coordinator.open_agent("a", True)
@@ -75,34 +83,46 @@ async def test_a_takeover_ends_the_earlier_incarnation_at_once(lab: StoreLab) ->
     assert coordinator.touch(second), "closing a stale incarnation does not end the present one"
 
 
-async def test_a_lapsed_lease_makes_an_agent_takeable_but_ends_nothing(lab: StoreLab) -> None:
+async def test_a_lapsed_lease_makes_an_agent_takeable_but_ends_nothing(lab: CoordinatorLab) -> None:
     coordinator = lab.coordinator
     first = await coordinator.open_agent("a", False)
-    lab.advance(AGENT_LEASE_MS - 1)
-    await refusal_of(Reason.AGENT_ACTIVE, coordinator, coordinator.open_agent("a", False))
     assert coordinator.active_count() == 1
-    lab.advance(1)
+    await lab.lapse()
     assert coordinator.active_count() == 0
     assert coordinator.touch(first), "nobody else has opened it, so it may go on"
     assert coordinator.active_count() == 1
     await refusal_of(Reason.AGENT_ACTIVE, coordinator, coordinator.open_agent("a", False))
-    lab.advance(AGENT_LEASE_MS)
+    await lab.lapse()
     second = await coordinator.open_agent("a", False)
     assert (coordinator.touch(first), coordinator.touch(second)) == (False, True)
 
 
-async def test_touching_and_keeping_renew_the_lease(lab: StoreLab) -> None:
+async def test_keeping_revives_a_lapsed_lease(lab: CoordinatorLab) -> None:
     coordinator = lab.coordinator
+    kept = await coordinator.open_agent("a", False)
+    for _ in range(3):
+        await lab.lapse()
+        assert coordinator.active_count() == 0
+        await coordinator.keep_agent(kept)
+        assert coordinator.active_count() == 1
+        await refusal_of(Reason.AGENT_ACTIVE, coordinator, coordinator.open_agent("a", False))
+
+
+async def test_an_embedded_lease_lapses_to_the_millisecond(embedded: EmbeddedLab) -> None:
+    coordinator = embedded.coordinator
     touched = await coordinator.open_agent("touched", False)
     kept = await coordinator.open_agent("kept", False)
     for _ in range(3):
-        lab.advance(AGENT_LEASE_MS - 1)
+        embedded.advance(AGENT_LEASE_MS - 1)
+        await refusal_of(Reason.AGENT_ACTIVE, coordinator, coordinator.open_agent("kept", False))
         assert coordinator.touch(touched)
         await coordinator.keep_agent(kept)
     assert coordinator.active_count() == 2
+    embedded.advance(AGENT_LEASE_MS)
+    assert coordinator.active_count() == 0
 
 
-async def test_of_many_opening_at_once_one_wins(lab: StoreLab) -> None:
+async def test_of_many_opening_at_once_one_wins(lab: CoordinatorLab) -> None:
     coordinator = lab.coordinator
     results = await asyncio.gather(*(coordinator.open_agent("a", False) for _ in range(20)), return_exceptions=True)
     won = [r for r in results if isinstance(r, Incarnation)]
@@ -111,7 +131,7 @@ async def test_of_many_opening_at_once_one_wins(lab: StoreLab) -> None:
     assert coordinator.touch(won[0])
 
 
-async def test_of_many_taking_over_at_once_the_newest_stays(lab: StoreLab) -> None:
+async def test_of_many_taking_over_at_once_the_newest_stays(lab: CoordinatorLab) -> None:
     coordinator = lab.coordinator
     opened = await asyncio.gather(*(coordinator.open_agent("a", True) for _ in range(20)))
     newest = max(opened, key=lambda i: i.number)
@@ -119,7 +139,7 @@ async def test_of_many_taking_over_at_once_the_newest_stays(lab: StoreLab) -> No
     assert await coordinator.latest("a") == newest.number
 
 
-async def test_many_agents_may_open_and_close_at_once(lab: StoreLab) -> None:
+async def test_many_agents_may_open_and_close_at_once(lab: CoordinatorLab) -> None:
     coordinator = lab.coordinator
     opened = await asyncio.gather(*(coordinator.open_agent(f"a{i}", False) for i in range(200)))
     assert len({incarnation.number for incarnation in opened}) == 200
@@ -129,7 +149,7 @@ async def test_many_agents_may_open_and_close_at_once(lab: StoreLab) -> None:
     assert [lab.coordinator.touch(incarnation) for incarnation in opened] == [False, True] * 100
 
 
-async def test_an_unknown_incarnation_is_stale(lab: StoreLab) -> None:
+async def test_an_unknown_incarnation_is_stale(lab: CoordinatorLab) -> None:
     coordinator = lab.coordinator
     assert not coordinator.touch(Incarnation("nobody", 1))
     await refusal_of(Reason.STALE_INCARNATION, coordinator, coordinator.keep_agent(Incarnation("nobody", 1)))
@@ -138,13 +158,13 @@ async def test_an_unknown_incarnation_is_stale(lab: StoreLab) -> None:
 
 
 @pytest.mark.parametrize("how", ["reopen", "crash"])
-async def test_a_restart_ends_leases_and_nothing_else(lab: StoreLab, how: str) -> None:
+async def test_a_restart_ends_no_incarnation_and_only_leases_that_it_held_itself(lab: CoordinatorLab, how: str) -> None:
     alive = await lab.coordinator.open_agent("alive", False)
     closed = await lab.coordinator.open_agent("closed", False)
     await lab.coordinator.close_agent(closed)
     await (lab.reopen() if how == "reopen" else lab.crash())
     coordinator = lab.coordinator
-    assert coordinator.active_count() == 0
+    assert coordinator.active_count() == lab.leases_outlive_the_process
     assert await coordinator.latest("alive") == alive.number
     assert await coordinator.latest("closed") == closed.number
     assert coordinator.touch(alive), "the newest incarnation stays current"
@@ -154,7 +174,7 @@ async def test_a_restart_ends_leases_and_nothing_else(lab: StoreLab, how: str) -
     assert newer.number > closed.number, "the counter goes on"
 
 
-async def test_rules_are_set_replaced_and_removed_each_with_a_new_version(lab: StoreLab) -> None:
+async def test_rules_are_set_replaced_and_removed_each_with_a_new_version(lab: CoordinatorLab) -> None:
     coordinator = lab.coordinator
     start = coordinator.policies()
     assert dict(start.entries) == {}
@@ -177,7 +197,7 @@ async def test_rules_are_set_replaced_and_removed_each_with_a_new_version(lab: S
     assert dict(start.entries) == {}, "a table that was handed out does not change"
 
 
-async def test_rules_are_shown_as_one_table_under_concurrent_changes(lab: StoreLab) -> None:
+async def test_rules_are_shown_as_one_table_under_concurrent_changes(lab: CoordinatorLab) -> None:
     coordinator = lab.coordinator
     patterns = [NamePattern(f"shared/{i}", True) for i in range(20)]
     versions = await asyncio.gather(*(coordinator.set_policy(p, STRICT) for p in patterns))
@@ -186,12 +206,12 @@ async def test_rules_are_shown_as_one_table_under_concurrent_changes(lab: StoreL
     assert (table.config_version, set(table.entries)) == (max(versions), set(patterns))
 
 
-async def test_removing_rules_that_are_not_there_is_no_error(lab: StoreLab) -> None:
+async def test_removing_rules_that_are_not_there_is_no_error(lab: CoordinatorLab) -> None:
     await lab.coordinator.set_policy(NamePattern("shared/none", True), None)
     assert dict(lab.coordinator.policies().entries) == {}
 
 
-async def test_an_epoch_is_above_all_before_and_not_below_what_is_asked(lab: StoreLab) -> None:
+async def test_an_epoch_is_above_all_before_and_not_below_what_is_asked(lab: CoordinatorLab) -> None:
     coordinator = lab.coordinator
     last = (await coordinator.epochs())[-1].epoch
     assert await coordinator.begin_epoch("drill", "nothing", 1) == last + 1
@@ -206,9 +226,8 @@ async def test_an_epoch_is_above_all_before_and_not_below_what_is_asked(lab: Sto
         await lab.reopen()
 
 
-async def test_after_closing_calls_are_refused(lab: StoreLab) -> None:
+async def test_after_closing_calls_are_refused(lab: CoordinatorLab) -> None:
     coordinator = lab.coordinator
-    await lab.store.close()
     await coordinator.close()
     await coordinator.close()
     for call in (coordinator.open_agent("a", False), coordinator.epochs(), coordinator.latest("a")):

@@ -40,6 +40,8 @@ class Coordinator(Protocol):
 
     A lapsed lease makes an agent no longer *active*, so somebody else may open it; it does not end
     the incarnation. What ends one is CloseAgent, or a newer incarnation of the same agent.
+
+    Every call may be refused with ENGINE_UNAVAILABLE; of one that changes something the outcome is then unknown.
     """
 
     async def open_agent(self, agent_id: str, takeover: bool, request_id: str = "") -> Incarnation:
@@ -48,7 +50,8 @@ class Coordinator(Protocol):
         While it is the present one, a call with the same ``request_id`` (not empty) is a retry and returns it.
 
         Raises:
-            Refusal: AGENT_ACTIVE, if the present incarnation's lease is alive and not ``takeover``.
+            Refusal: AGENT_ACTIVE, if the present incarnation's lease is alive and not ``takeover``; LIMIT_EXCEEDED,
+                with too many active agents; CONTENTION, if other processes were always faster.
         """
         ...
 
@@ -69,7 +72,10 @@ class Coordinator(Protocol):
         ...
 
     def touch(self, incarnation: Incarnation) -> bool:
-        """Renews the lease if the incarnation is current; returns whether it is. Never waits."""
+        """Renews the lease if the incarnation is current, as far as is known here; returns whether it is. Never waits.
+
+        One that another process has just begun may be unknown for a moment: ``keep_agent`` knows for certain.
+        """
         ...
 
     async def latest(self, agent_id: str) -> int:
@@ -92,7 +98,7 @@ class Coordinator(Protocol):
         """Sets or (None) removes a pattern's rules; returns the new configuration version.
 
         Raises:
-            Refusal: LIMIT_EXCEEDED, above 10,000 patterns.
+            Refusal: LIMIT_EXCEEDED, above 10,000 patterns; CONTENTION, if other processes were always faster.
         """
         ...
 
@@ -105,5 +111,5 @@ class Coordinator(Protocol):
         ...
 
     async def close(self) -> None:
-        """Releases leases and files."""
+        """Releases what this process holds. Leases that are kept elsewhere live on until they lapse."""
         ...

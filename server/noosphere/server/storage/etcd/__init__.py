@@ -1,0 +1,5 @@
+"""The coordinator on etcd: for any number of server processes."""
+
+from .coordinator import EtcdCoordinator, UnfitEtcd
+
+__all__ = ["EtcdCoordinator", "UnfitEtcd"]

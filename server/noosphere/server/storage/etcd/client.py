@@ -1,0 +1,275 @@
+"""Calls of etcd: each with a deadline, none repeated that may have changed something.
+
+A member that does not answer is left for the next one of the list; a call whose reply is missing is refused as one of
+unknown outcome. Whoever asked for it asks again under the same id, or looks at what became of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import grpc
+import grpc.aio
+
+from noosphere.consistency import Reason, Refusal
+
+from . import wire_pb2 as wire
+
+CALL_SECONDS_MAX = 2.0
+CALLS_MAX = 256
+"""Most calls on their way at a time; others wait for room, within their own deadline."""
+
+PAGE_KEYS_MAX = 1_000
+ROUND_LEASES_MAX = 1_000
+"""Leases that are renewed over one stream."""
+
+READ_TRIES_MAX = 2
+
+_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # A half-open connection is noticed by these. etcd cuts off whoever asks more often than every 5 s.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.enable_retries", 0),
+    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
+)
+# A member that has lost its leader ends the call instead of leaving it waiting.
+_METADATA = (("hasleader", "true"),)
+
+log = logging.getLogger("noosphere.storage.etcd")
+
+
+class Message(Protocol):
+    """What the generated messages have in common."""
+
+    def SerializeToString(self) -> bytes:
+        """Returns the message in wire format."""
+        ...
+
+
+R = TypeVar("R")
+
+
+class Written(NamedTuple):
+    """What became of a transaction.
+
+    Attributes:
+        succeeded: whether its conditions held.
+        revision: of the store, after it.
+        responses: those of the operations that were carried out.
+    """
+
+    succeeded: bool
+    revision: int
+    responses: Sequence[wire.ResponseOp]
+
+
+class EtcdClient:
+    """Connections to the members of one etcd cluster, one of which is used at a time.
+
+    Args:
+        endpoints: ``host:port`` of each member, in the order in which they are tried.
+    """
+
+    def __init__(self, endpoints: Sequence[str]) -> None:
+        self._channels = [grpc.aio.insecure_channel(f"dns:///{endpoint}", _OPTIONS) for endpoint in endpoints]
+        self._present = 0
+        self._room = asyncio.Semaphore(CALLS_MAX)
+        self._closed = False
+
+    async def read(self, key: bytes) -> wire.KeyValue | None:
+        """Returns a key as it is now (linearizable), or None.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        response = await self.range(wire.RangeRequest(key=key))
+        return response.kvs[0] if response.kvs else None
+
+    async def read_all(self, prefix: bytes) -> tuple[int, list[wire.KeyValue]]:
+        """Returns every key with a prefix, as all of them were at one revision, and that revision.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        found: list[wire.KeyValue] = []
+        start, end, revision = prefix, end_of(prefix), 0
+        while True:
+            request = wire.RangeRequest(key=start, range_end=end, revision=revision, limit=PAGE_KEYS_MAX)
+            response = await self.range(request)
+            revision = revision or response.header.revision
+            found += response.kvs
+            if not response.more:
+                return revision, found
+            start = found[-1].key + b"\0"
+
+    async def range(self, request: wire.RangeRequest) -> wire.RangeResponse:
+        """Reads keys; asks the next member if one does not answer.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        for _ in range(min(READ_TRIES_MAX, len(self._channels)) - 1):
+            try:
+                return await self._call("KV/Range", request, wire.RangeResponse.FromString)
+            except Refusal:
+                self.check()
+        return await self._call("KV/Range", request, wire.RangeResponse.FromString)
+
+    async def write(
+        self,
+        conditions: Iterable[wire.Compare],
+        then: Iterable[wire.RequestOp],
+        otherwise: Iterable[wire.RequestOp] = (),
+    ) -> Written:
+        """Carries out ``then`` in one step if every condition holds, else ``otherwise``.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE, with an unknown outcome; LIMIT_EXCEEDED if etcd is full.
+        """
+        request = wire.TxnRequest(compare=conditions, success=then, failure=otherwise)
+        response = await self._call("KV/Txn", request, wire.TxnResponse.FromString)
+        return Written(response.succeeded, response.header.revision, response.responses)
+
+    async def grant(self, seconds: int) -> int:
+        """Begins a lease; returns its id.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        request = wire.LeaseGrantRequest(ttl=seconds)
+        response = await self._call("Lease/LeaseGrant", request, wire.LeaseGrantResponse.FromString)
+        return response.id
+
+    async def drop(self, lease: int) -> None:
+        """Ends a lease, if it can be done; otherwise it lapses, as nobody renews it."""
+        try:
+            request = wire.LeaseRevokeRequest(id=lease)
+            await self._call("Lease/LeaseRevoke", request, wire.LeaseRevokeResponse.FromString, missing_ok=True)
+        except Refusal as refusal:
+            log.debug("lease %x is left to lapse: %s", lease, refusal)
+
+    async def renew(self, leases: Sequence[int]) -> set[int]:
+        """Renews leases; returns those that are still there.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        alive: set[int] = set()
+        for first in range(0, len(leases), ROUND_LEASES_MAX):
+            alive |= await self._renew(leases[first : first + ROUND_LEASES_MAX])
+        return alive
+
+    async def _renew(self, leases: Sequence[int]) -> set[int]:
+        self.check()
+        member = self._present
+        call = self._channels[member].stream_stream(
+            "/etcdserverpb.Lease/LeaseKeepAlive",
+            request_serializer=wire.LeaseKeepAliveRequest.SerializeToString,
+            response_deserializer=wire.LeaseKeepAliveResponse.FromString,
+        )(
+            (wire.LeaseKeepAliveRequest(id=lease) for lease in leases),
+            timeout=CALL_SECONDS_MAX,
+            metadata=_METADATA,
+            wait_for_ready=True,
+        )
+        try:
+            return {response.id async for response in call if response.ttl > 0}
+        except grpc.aio.AioRpcError as error:
+            raise self._refusal("Lease/LeaseKeepAlive", member, error) from None
+
+    async def watch(self, prefix: bytes, after: int) -> AsyncGenerator[wire.WatchResponse, None]:
+        """Yields what changes under a prefix after a revision, until etcd ends it.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        self.check()
+        member = self._present
+        call = self._channels[member].stream_stream(
+            "/etcdserverpb.Watch/Watch",
+            request_serializer=wire.WatchRequest.SerializeToString,
+            response_deserializer=wire.WatchResponse.FromString,
+        )(metadata=_METADATA)
+        create = wire.WatchCreateRequest(key=prefix, range_end=end_of(prefix), start_revision=after + 1)
+        try:
+            await call.write(wire.WatchRequest(create_request=create))
+            async for response in call:
+                yield response
+        except grpc.aio.AioRpcError as error:
+            raise self._refusal("Watch/Watch", member, error) from None
+        finally:
+            call.cancel()
+
+    def check(self) -> None:
+        """Checks that calls may still be made.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        if self._closed:
+            raise Refusal(Reason.ENGINE_UNAVAILABLE, "the coordinator is closed")
+
+    async def close(self) -> None:
+        """Ends every call and disconnects."""
+        self._closed = True
+        for channel in self._channels:
+            await channel.close()
+
+    async def _call(self, method: str, request: Message, read: Callable[[bytes], R], *, missing_ok: bool = False) -> R:
+        self.check()
+        member = self._present
+        try:
+            async with asyncio.timeout(CALL_SECONDS_MAX), self._room:
+                call: Any = self._channels[member].unary_unary(
+                    f"/etcdserverpb.{method}",
+                    request_serializer=type(request).SerializeToString,
+                    response_deserializer=read,
+                )
+                reply: R = await call(request, timeout=CALL_SECONDS_MAX, metadata=_METADATA, wait_for_ready=True)
+                return reply
+        except grpc.aio.AioRpcError as error:
+            if missing_ok and error.code() is grpc.StatusCode.NOT_FOUND:
+                return read(b"")
+            raise self._refusal(method, member, error) from None
+        except (TimeoutError, grpc.aio.UsageError):
+            # A channel that is closed meanwhile is told as a wrong use of it.
+            self.check()
+            self._leave(member)
+            raise unavailable() from None
+
+    def _refusal(self, method: str, member: int, error: grpc.aio.AioRpcError) -> Refusal:
+        if self._closed:
+            return Refusal(Reason.ENGINE_UNAVAILABLE, "the coordinator is closed")
+        match error.code():
+            case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.DEADLINE_EXCEEDED | grpc.StatusCode.CANCELLED:
+                log.debug("etcd does not answer %s: %s", method, error.details())
+                self._leave(member)
+                return unavailable()
+            case grpc.StatusCode.RESOURCE_EXHAUSTED:
+                log.error("etcd has no room: %s", error.details())
+                return Refusal(Reason.LIMIT_EXCEEDED, "the coordinator is full; nothing was written")
+            case _:
+                log.error("etcd has refused %s: %s", method, error.details())
+                return Refusal(Reason.ENGINE_UNAVAILABLE, "etcd has refused a call; the server's log has the reason")
+
+    def _leave(self, member: int) -> None:
+        # Once per member that did not answer, however many calls waited for it.
+        if member == self._present:
+            self._present = (member + 1) % len(self._channels)
+
+
+def unavailable() -> Refusal:
+    """Returns the refusal of a call without an answer. What has failed, and where, is for the server's log."""
+    return Refusal(Reason.ENGINE_UNAVAILABLE, "etcd does not answer, the outcome of this call is unknown")
+
+
+def end_of(prefix: bytes) -> bytes:
+    """Returns the first key after all that begin with a prefix, whose last byte is not 255."""
+    return prefix[:-1] + bytes((prefix[-1] + 1,))

@@ -1,0 +1,186 @@
+"""The coordinator on etcd: what all processes of a fleet agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from noosphere.consistency import NamePattern, NamespacePolicy
+from noosphere.consistency.limits import AGENT_LEASE_MS
+
+from ...ports.coordinator import EpochRecord, Incarnation, PolicyTable
+from ...ports.runtime import Clock
+from .agents import Agents
+from .client import EtcdClient
+from .epochs import Epochs
+from .feed import Feed
+from .keys import FORMAT, Layout, get, put, unchanged
+from .renewing import Renewer
+from .rules import Rules
+from .view import View
+
+ROOT = "noosphere/"
+AGENTS_OPEN_MAX = 100_000
+"""Agents that were opened and not closed. Above it, opening one ends one whose lease has lapsed."""
+
+
+class UnfitEtcd(Exception):
+    """What is in etcd cannot be used by this version."""
+
+
+class EtcdCoordinator:
+    """See :class:`~noosphere.server.ports.coordinator.Coordinator`. Lives on one event loop.
+
+    A call that changes something is a transaction, and returns once the watch has brought the change back, so what
+    :meth:`touch` and :meth:`policies` show then includes it. What others change they show as soon as the watch brings
+    it. Leases are etcd's: they outlive this process, and another one may renew them.
+    """
+
+    def __init__(
+        self, client: EtcdClient, layout: Layout, view: View, clock: Clock, agent_lease_ms: int, agents_open_max: int
+    ) -> None:
+        self._client = client
+        self._view = view
+        self._feed = Feed(client, layout.live, view, clock)
+        self._renewer = Renewer(client, layout, view, clock, agent_lease_ms)
+        self._agents = Agents(client, layout, view, self._feed, self._renewer, clock, agent_lease_ms, agents_open_max)
+        self._rules = Rules(client, layout, view, self._feed)
+        self._epochs = Epochs(client, layout, clock)
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        endpoints: Sequence[str],
+        *,
+        clock: Clock,
+        root: str = ROOT,
+        agent_lease_ms: int = AGENT_LEASE_MS,
+        agents_open_max: int = AGENTS_OPEN_MAX,
+    ) -> EtcdCoordinator:
+        """Connects, and reads what is there.
+
+        Args:
+            endpoints: ``host:port`` of each member of the etcd cluster.
+            clock: times of epochs, and lapses of leases as this process sees them.
+            root: before all keys, ending in a slash.
+            agent_lease_ms: rounded up to whole seconds, which is what etcd counts in.
+            agents_open_max: agents that were opened and not closed.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+            UnfitEtcd: of another format, or not readable.
+            ValueError: an endpoint or the root is not of this form.
+        """
+        if not endpoints:
+            raise ValueError("endpoints: must not be empty")
+        for endpoint in endpoints:
+            host, _, port = endpoint.rpartition(":")
+            if not host or "/" in endpoint or not port.isdecimal():
+                raise ValueError(f"endpoints: {endpoint!r} is not of the form host:port")
+        if not root.endswith("/"):
+            raise ValueError(f"root: {root!r} does not end in a slash")
+        client, layout = EtcdClient(endpoints), Layout(root)
+        coordinator = cls(client, layout, View(layout), clock, agent_lease_ms, agents_open_max)
+        try:
+            await coordinator._start(layout)
+        except BaseException:
+            await coordinator.close()
+            raise
+        return coordinator
+
+    async def _start(self, layout: Layout) -> None:
+        stamp = await self._client.write(
+            [unchanged(layout.format, 0)], [put(layout.format, FORMAT)], [get(layout.format)]
+        )
+        if not stamp.succeeded and (found := stamp.responses[0].response_range.kvs[0].value) != FORMAT:
+            raise UnfitEtcd(f"etcd holds format {found.decode(errors='replace')}, this version knows {FORMAT.decode()}")
+        try:
+            await self._feed.start()
+        except ValueError as error:
+            raise UnfitEtcd(f"etcd holds what this version cannot read: {error}") from error
+        self._renewer.start()
+
+    async def open_agent(self, agent_id: str, takeover: bool, request_id: str = "") -> Incarnation:
+        """Begins an incarnation, ending any earlier one; a retry under the same id returns the one it began.
+
+        Raises:
+            Refusal: AGENT_ACTIVE; LIMIT_EXCEEDED with too many active agents; CONTENTION; ENGINE_UNAVAILABLE.
+        """
+        return await self._agents.open(agent_id, takeover, request_id)
+
+    async def keep_agent(self, incarnation: Incarnation) -> None:
+        """Renews a lease.
+
+        Raises:
+            Refusal: STALE_INCARNATION, ENGINE_UNAVAILABLE.
+        """
+        await self._agents.keep(incarnation)
+
+    async def close_agent(self, incarnation: Incarnation) -> None:
+        """Ends an incarnation.
+
+        Raises:
+            Refusal: STALE_INCARNATION, ENGINE_UNAVAILABLE.
+        """
+        await self._agents.close(incarnation)
+
+    def touch(self, incarnation: Incarnation) -> bool:
+        """Renews the lease if the incarnation is current as far as is known here; returns whether it is."""
+        return self._agents.touch(incarnation)
+
+    async def latest(self, agent_id: str) -> int:
+        """Returns the number of the agent's newest incarnation, 0 if it was never opened.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        return await self._agents.latest(agent_id)
+
+    def active_count(self) -> int:
+        """Returns how many agents have a living lease."""
+        return self._agents.active_count()
+
+    def policies(self) -> PolicyTable:
+        """Returns the rules as this process knows them."""
+        return self._view.table
+
+    async def refresh(self) -> PolicyTable:
+        """Returns the rules as they are in etcd now.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        return await self._rules.refresh()
+
+    async def set_policy(self, pattern: NamePattern, policy: NamespacePolicy | None) -> int:
+        """Sets or (None) removes a pattern's rules; returns the new configuration version.
+
+        Raises:
+            Refusal: LIMIT_EXCEEDED, above 10,000 patterns; CONTENTION; ENGINE_UNAVAILABLE.
+        """
+        return await self._rules.set(pattern, policy)
+
+    async def epochs(self) -> tuple[EpochRecord, ...]:
+        """Returns every epoch, oldest first.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        return await self._epochs.all()
+
+    async def begin_epoch(self, cause: str, recovered: str, at_least: int) -> int:
+        """Begins an epoch above every earlier one and not below ``at_least``; returns it.
+
+        Raises:
+            Refusal: CONTENTION, ENGINE_UNAVAILABLE.
+        """
+        return await self._epochs.begin(cause, recovered, at_least)
+
+    async def close(self) -> None:
+        """Disconnects. Agents' leases are left, because the agents go on elsewhere; otherwise they lapse."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._renewer.close()
+        await self._feed.close()
+        await self._client.close()

@@ -1,0 +1,102 @@
+"""What one process knows of the agents and rules of the fleet, as the watch has told it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import MappingProxyType
+
+import msgspec
+
+from noosphere.consistency import NamePattern, NamespacePolicy
+
+from ...ports.coordinator import PolicyTable
+from . import wire_pb2 as wire
+from .keys import Layout
+
+
+class Agent:
+    """The present incarnation of an agent that was not closed.
+
+    Attributes:
+        number: of the incarnation.
+        ends_ms: until when its lease lives by what this process has seen of its calls, on the monotonic clock.
+    """
+
+    __slots__ = ("ends_ms", "number")
+
+    def __init__(self, number: int, ends_ms: int = 0) -> None:
+        self.number = number
+        self.ends_ms = ends_ms
+
+
+class View:
+    """The keys that are watched, decoded. Changed by the watch alone, so it never goes back."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self.agents: dict[str, Agent] = {}
+        # etcd removes an entry when the lease lapses. A lease is always that of the present incarnation.
+        self.leases: dict[str, int] = {}
+        self._rules: dict[NamePattern, NamespacePolicy] = {}
+        self._config_version = 0
+        self._rules_moved = False
+        self.table = PolicyTable(0, MappingProxyType({}))
+
+    def reset(self, kvs: Iterable[wire.KeyValue]) -> None:
+        """Takes a whole reading in place of everything that was known.
+
+        Raises:
+            ValueError: something in it is not readable.
+        """
+        earlier = self.agents
+        self.agents, self.leases, self._rules, self._config_version = {}, {}, {}, 0
+        for kv in kvs:
+            self._put(kv)
+        for agent_id, agent in self.agents.items():
+            known = earlier.get(agent_id)
+            if known is not None and known.number == agent.number:
+                agent.ends_ms = known.ends_ms
+        self._rules_moved = True
+        self._show_rules()
+
+    def apply(self, events: Iterable[wire.Event]) -> None:
+        """Takes what has changed, whole revisions at a time.
+
+        Raises:
+            ValueError: something in it is not readable.
+        """
+        for event in events:
+            if event.type == wire.Event.PUT:
+                self._put(event.kv)
+            else:
+                self._delete(event.kv.key)
+        self._show_rules()
+
+    def _put(self, kv: wire.KeyValue) -> None:
+        layout, key = self._layout, kv.key
+        if key.startswith(layout.opens):
+            self.agents[key.removeprefix(layout.opens).decode()] = Agent(kv.mod_revision)
+        elif key.startswith(layout.leases):
+            self.leases[key.removeprefix(layout.leases).decode()] = kv.lease
+        elif key.startswith(layout.rules):
+            self._rules[layout.pattern_of(key)] = msgspec.json.decode(kv.value, type=NamespacePolicy)
+            self._rules_moved = True
+        elif key == layout.config:
+            self._config_version = int(kv.value)
+            self._rules_moved = True
+
+    def _delete(self, key: bytes) -> None:
+        layout = self._layout
+        if key.startswith(layout.opens):
+            self.agents.pop(key.removeprefix(layout.opens).decode(), None)
+        elif key.startswith(layout.leases):
+            self.leases.pop(key.removeprefix(layout.leases).decode(), None)
+        elif key.startswith(layout.rules):
+            self._rules.pop(layout.pattern_of(key), None)
+            self._rules_moved = True
+
+    def _show_rules(self) -> None:
+        # A table that was handed out never changes, and shows whole revisions only.
+        if self._rules_moved:
+            self._rules_moved = False
+            self.table = PolicyTable(self._config_version, MappingProxyType(dict(self._rules)))

@@ -1,0 +1,132 @@
+"""A real ``etcd`` process: started on free ports, killed, stopped, and always cleaned up."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from tests.support.redis import free_port
+
+from noosphere.server.storage.etcd import wire_pb2 as wire
+
+START_SECONDS_MAX = 30.0
+EXIT_SECONDS_MAX = 30.0
+
+PROGRAM = shutil.which("etcd")
+REASON = "etcd is not installed (Debian: apt-get install etcd-server), so nothing is tested on etcd"
+
+needs_etcd = pytest.mark.skipif(PROGRAM is None, reason=REASON)
+
+
+class EtcdProcess:
+    """One etcd of a single member on one folder. Not started by construction.
+
+    Attributes:
+        endpoint: where it listens for clients, the same one over restarts.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.endpoint = f"127.0.0.1:{free_port()}"
+        self._peer = f"127.0.0.1:{free_port()}"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Starts it; returns once it answers."""
+        if PROGRAM is None:
+            pytest.skip(REASON)
+        options = {
+            "name": "one",
+            "data-dir": str(self.folder / "data"),
+            "listen-client-urls": f"http://{self.endpoint}",
+            "advertise-client-urls": f"http://{self.endpoint}",
+            "listen-peer-urls": f"http://{self._peer}",
+            "initial-advertise-peer-urls": f"http://{self._peer}",
+            "initial-cluster": f"one=http://{self._peer}",
+            # Elections of one member need no patience, and the shortest lease follows from them.
+            "heartbeat-interval": "10",
+            "election-timeout": "100",
+            "log-level": "warn",
+        }
+        with (self.folder / "etcd.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [PROGRAM, *(f"--{name}={value}" for name, value in options.items())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while not self._listens():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError((self.folder / "etcd.log").read_text())
+            time.sleep(0.005)
+        # It answers once it has elected itself.
+        self.leases(seconds=deadline - time.monotonic())
+
+    def kill(self) -> None:
+        """Ends it without warning."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(EXIT_SECONDS_MAX)
+
+    def pause(self) -> None:
+        """Stops it where it is: connections stay, nothing is answered."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Lets it go on."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
+    def leases(self, seconds: float = START_SECONDS_MAX) -> set[int]:
+        """Returns the ids of all leases that have not lapsed."""
+        request, reply = wire.LeaseLeasesRequest(), wire.LeaseLeasesResponse
+        answer = self._ask("Lease/LeaseLeases", request.SerializeToString(), seconds)
+        return {lease.id for lease in reply.FromString(answer).leases}
+
+    def lapse(self, lease: int) -> None:
+        """Ends a lease as etcd does when its time is over."""
+        self._ask("Lease/LeaseRevoke", wire.LeaseRevokeRequest(id=lease).SerializeToString())
+
+    def kvs(self, prefix: str) -> list[wire.KeyValue]:
+        """Returns everything under a prefix, which must not be empty."""
+        start = prefix.encode()
+        request = wire.RangeRequest(key=start, range_end=start[:-1] + bytes((start[-1] + 1,)))
+        return list(wire.RangeResponse.FromString(self._ask("KV/Range", request.SerializeToString())).kvs)
+
+    def put(self, key: str, value: bytes) -> int:
+        """Writes a key past everybody; returns the revision."""
+        request = wire.PutRequest(key=key.encode(), value=value)
+        return wire.PutResponse.FromString(self._ask("KV/Put", request.SerializeToString())).header.revision
+
+    def compact(self, revision: int) -> None:
+        """Forgets what was before a revision. A message of one number is two parts: its tag and the number."""
+        number, rest = [], revision
+        while rest > 0x7F:
+            number.append(rest & 0x7F | 0x80)
+            rest >>= 7
+        self._ask("KV/Compact", bytes((0x08, *number, rest)))
+
+    def _listens(self) -> bool:
+        host, _, port = self.endpoint.partition(":")
+        try:
+            socket.create_connection((host, int(port)), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def _ask(self, method: str, request: bytes, seconds: float = START_SECONDS_MAX) -> bytes:
+        with grpc.insecure_channel(self.endpoint) as channel:
+            call: Any = channel.unary_unary(f"/etcdserverpb.{method}")
+            answer: bytes = call(request, timeout=seconds, wait_for_ready=True)
+            return answer
