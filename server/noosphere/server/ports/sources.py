@@ -47,6 +47,12 @@ class Source(NamedTuple):
     position: str
     recalled: bool = False
 
+    @property
+    def session_id(self) -> str:
+        """The session that holds it; empty for what is no part of one."""
+        kind, _, place = self.reference.partition(":")
+        return place.partition("/")[0] if kind in ("msg", "tool") else ""
+
 
 class Redacted(NamedTuple):
     """How many records of one place were overwritten or removed.
@@ -78,7 +84,11 @@ class Sources(Protocol):
         ...
 
     async def context_trust(self, agent: str, session_id: str) -> float:
-        """Returns the lowest trust of what was seen in a session; 0 if there is none that this agent may see."""
+        """Returns the lowest trust of what an agent has seen in a session; 0 if it has taken no part in it.
+
+        Also 0 if there is no such session that this agent may see. For the server itself (empty) it is what was seen
+        there by anybody.
+        """
         ...
 
     async def page(self, agent: str, session_id: str, after: str, limit: int) -> tuple[Source, ...]:
