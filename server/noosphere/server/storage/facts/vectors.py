@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from .columns import Mask
 
-_BLOCK_ROWS = 512
-"""So few that a product with one of them is not worth several threads to BLAS: on a machine whose cores are busy,
-waiting for all of them takes ten times as long as the product."""
+_BLOCK_ROWS = 4_096
+_PRODUCT_ROWS = 512
+"""So few that a product with them is not worth several threads to BLAS: on a machine whose cores are busy, waiting for
+all of them takes ten times as long as the product."""
 
 _GATHERED_SHARE = 8
 _DIGITS = 6
@@ -68,7 +69,7 @@ class Vectors:
             if not len(found):
                 continue
             gathered = len(found) * _GATHERED_SHARE < _BLOCK_ROWS
-            near: NDArray[np.float32] = block[found] @ direction if gathered else (block @ direction)[found]
+            near = block[found] @ direction if gathered else _product(block, direction)[found]
             rows.append(found + first)
             scores.append(near.astype(np.float64).round(_DIGITS))
         if not rows:
@@ -85,6 +86,11 @@ class Vectors:
         scores = (np.stack([self._blocks[block][at] for block, at in places]) @ direction).astype(np.float64)
         rounded = (scores.round(_DIGITS) + 0.0).tolist()
         return [score if self._meaning[block][at] else None for (block, at), score in zip(places, rounded, strict=True)]
+
+
+def _product(block: NDArray[np.float32], direction: NDArray[np.float32]) -> NDArray[np.float32]:
+    parts = range(0, len(block), _PRODUCT_ROWS)
+    return np.concatenate([block[first : first + _PRODUCT_ROWS] @ direction for first in parts])
 
 
 def _direction(vector: NDArray[np.float32]) -> NDArray[np.float32] | None:
