@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 from tests.support.engine import LocalServer
-from tests.support.facts import Conversation
+from tests.support.facts import Conversation, FactAgent
 from tests.support.sessions import SessionAgent
+from tests.support.statuses import refusal
 from tests.support.telling import Teller
 from tests.support.worlds import LocalWorld
 
+from noosphere.consistency import Reason, Refusal
+from noosphere.server.facts.removing import Removal
 from noosphere.server.ports.sources import REDACTED
 from noosphere.v1 import fact_service_pb2 as pb
 
@@ -101,3 +104,59 @@ async def test_after_a_rollback_a_fact_is_as_sure_as_those_make_it_who_are_trust
     fact = await user.facts.get(decision.fact_id)
     assert fact.confidence == pytest.approx(0.9)
     assert fact.trust == 0.5
+
+
+async def kept_apart(user: Teller) -> set[str]:
+    """The words of all candidates that are no facts of their own."""
+    return {known.candidate.text for known in await user.facts.candidates(user.user)}
+
+
+async def test_what_was_refused_and_says_the_same_is_forgotten_with_the_fact(user: Teller) -> None:
+    for text in (CLAIM, f"{CLAIM}, and the passcode is 4711-0815", "The vault word begins with a C"):
+        await user.decided(text, channel=pb.CHANNEL_EXTERNAL)
+    decision = await user.decided(CLAIM)
+    report = await user.facts.forget(fact_id=decision.fact_id)
+    assert {place.place: place.count for place in report.places}["candidates"] == 2
+    assert await kept_apart(user) == {"", "The vault word begins with a C"}
+
+
+async def test_other_words_for_a_fact_are_forgotten_with_it(user: Teller) -> None:
+    decision = await user.decided(CLAIM)
+    again = await user.decided("Vault word is really now Cassiopeia")
+    assert (again.status, again.fact_id) == (Status.CANDIDATE_STATUS_MERGED, decision.fact_id), again
+    assert "Vault word is really now Cassiopeia" in await kept_apart(user), "they are kept for a review"
+    await user.facts.forget(fact_id=decision.fact_id)
+    assert await kept_apart(user) == {""}
+
+
+async def test_forgetting_a_fact_leaves_what_was_refused_of_another_owner(user: Teller) -> None:
+    other = user.another()
+    await other.decided(CLAIM, channel=pb.CHANNEL_EXTERNAL)
+    decision = await user.decided(CLAIM)
+    await user.facts.forget(fact_id=decision.fact_id)
+    assert await kept_apart(other) == {CLAIM}
+
+
+async def test_a_rollback_of_one_producer_leaves_what_was_refused_of_another(user: Teller) -> None:
+    await user.decided(CLAIM, channel=pb.CHANNEL_EXTERNAL, producer="crawler/1", evidence=[])
+    await user.decided(CLAIM, producer="poisoned/1")
+    await user.facts.forget(producer="poisoned/1", owner=user.user)
+    assert CLAIM in await kept_apart(user)
+
+
+async def test_what_says_the_same_is_forgotten_after_a_crash_half_way(
+    local: LocalServer, user: Teller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await user.decided(CLAIM, channel=pb.CHANNEL_EXTERNAL)
+    decision = await user.decided(CLAIM)
+
+    async def cut_off(*_: object) -> None:
+        raise Refusal(Reason.ENGINE_UNAVAILABLE, "the disk is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Removal, "words", cut_off)
+        with refusal(Reason.ENGINE_UNAVAILABLE):
+            await user.facts.forget(fact_id=decision.fact_id)
+    operator = FactAgent(await LocalWorld(local).agent("cli/op"))
+    await operator.run_upkeep(user.user)
+    assert await kept_apart(user) == {""}

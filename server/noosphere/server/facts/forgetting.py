@@ -26,7 +26,7 @@ from ..ports.factstore import FactContent, FactKey, FactStore
 from ..ports.sources import SOURCES_MAX, Redaction
 from ..ports.store import Mutation
 from .compressing import FACT_REFERENCE
-from .contents import content_key, decode_candidate
+from .contents import content_key
 from .intake import candidate_in
 from .ledger import (
     ATTEMPTS_MAX,
@@ -39,18 +39,17 @@ from .ledger import (
     Page,
     SourceNote,
     Suppression,
-    candidate_key,
     contended,
     fact_key,
     put,
 )
-from .removing import Removal, candidate_words
+from .removing import Removal
 from .requests import request_digest, reused
 from .scopes import check_scope, require_write, scope_of, scope_or_own
 from .selecting import Selected, Wanted, select
 from .sources import rests_on
 from .suppression import SECRET_BYTES, evidence_key, owner_key, producer_key
-from .types import Candidate, Decision, FactState
+from .types import Decision, FactState
 from .unlearning import (
     Forgotten,
     forget,
@@ -58,7 +57,6 @@ from .unlearning import (
     places_of,
     revived,
     rewritten,
-    suppress_candidate,
     withdraw,
 )
 from .waiting import WaitingWork
@@ -121,7 +119,7 @@ class Forgetting:
         self._store = store
         self._entropy = entropy
         self._waiting = WaitingWork(ledger, queue, entropy=entropy, decided=decided)
-        self._removal = Removal(ledger, store, self._waiting, redaction, dropped)
+        self._removal = Removal(ledger, store, self._waiting, redaction, dropped, entropy=entropy)
 
     async def forget(self, call: Call, wanted: Wanted, scope: str, *, dry_run: bool) -> Forgot:
         """Forgets what is wanted, for good.
@@ -256,7 +254,7 @@ class Forgetting:
         jobs = await self._waiting.meant(scope, wanted)
         found = (candidate_in(job.body) for job in jobs)
         # Before they go, so that a call that was cut off finds them again.
-        await self._overwrite([candidate for candidate in found if candidate is not None], places)
+        places.update(await self._removal.overwrite_said([candidate for candidate in found if candidate is not None]))
         await self._waiting.drop(scope, jobs)
         places["queue"] += len(jobs)
 
@@ -292,7 +290,7 @@ class Forgetting:
             counted, left = await self._removal.words(scope, gone[start : start + SOURCES_MAX])
             places.update(counted)
             remaining.update(left)
-        await self._forget_held(scope, selected.held, places)
+        places.update(await self._removal.held(scope, selected.held))
         return [one.fact_id for one in gone], places, tuple(sorted(remaining))
 
     async def _forget_fact(self, scope: str, fact_id: str) -> Forgotten | None:
@@ -304,7 +302,8 @@ class Forgetting:
             page = await self._ledger.read(scope, places_of(note), accepted=True)
             if page.get(fact_key(fact_id), FactNote) != note:
                 continue
-            mutations = forget(page, note, self._entropy(SECRET_BYTES))
+            # Who names a fact, its owner or a query means what it says, whoever else has proposed that.
+            mutations = forget(page, note, self._entropy(SECRET_BYTES), with_twins=True)
             if await self._ledger.commit(scope, page.view, map(page.check, page.entries), mutations) is not None:
                 return _gone(mutations, fact_id)
         raise contended(scope)
@@ -425,26 +424,6 @@ class Forgetting:
         if note.slot and slot:
             found.append(put(SLOTS + note.slot, slot))
         return found
-
-    async def _forget_held(self, scope: str, held: Sequence[FactKey], places: Counter[str]) -> None:
-        """Removes candidates that are kept apart, and suppresses what they rested on."""
-        candidates = [decode_candidate(content.body) for content in await self._removal.read(held)]
-        for candidate in candidates:
-
-            def decide(page: Page, candidate: Candidate = candidate) -> list[Mutation]:
-                secret = page.get(SECRET, bytes) or self._entropy(SECRET_BYTES)
-                return [put(SECRET, secret), *suppress_candidate(page, secret, candidate)]
-
-            await self._ledger.change(scope, (SECRET, candidate_key(candidate.id)), decide)
-        await self._overwrite(candidates, places)
-        await self._waiting.erase_finished(candidate.id for candidate in candidates)
-        places["candidates"] += await self._removal.drop(held)
-
-    async def _overwrite(self, candidates: Sequence[Candidate], places: Counter[str]) -> None:
-        """Overwrites what candidates rest on, and their words."""
-        references = dict.fromkeys(evidence.reference for one in candidates for evidence in one.evidence)
-        words = dict.fromkeys(word for one in candidates for word in candidate_words(one))
-        places.update(await self._removal.overwrite(list(references), list(words)))
 
 
 def _sparing(mutations: Sequence[Mutation], secret: bytes, note: FactNote, spared: Collection[str]) -> list[Mutation]:

@@ -9,11 +9,13 @@ import msgspec
 
 from ..ports.factstore import BATCH_MAX, FactContent, FactKey, FactStore
 from ..ports.sources import REDACTED, SESSION, SOURCES_MAX, WORDS_MAX, Redaction
-from .contents import HELD, decode_body, decode_candidate
-from .ledger import Ledger, remove
+from ..ports.store import Mutation
+from .contents import HELD, decode_body, decode_candidate, versions_by_parts
+from .ledger import SECRET, Ledger, Page, candidate_key, put, remove
+from .suppression import SECRET_BYTES
 from .types import Candidate
-from .unlearning import Forgotten, forgotten_key
-from .waiting import WaitingWork
+from .unlearning import Forgotten, forgotten_key, suppress_candidate
+from .waiting import WaitingWork, concerns
 
 WORD_CHARS_MIN = 4
 """Shorter values would blot out half of every text; with the source they stand in they go all the same."""
@@ -31,6 +33,7 @@ class Removal:
         waiting: work that is not done yet.
         redaction: overwrites sources.
         dropped: told of contents that are gone, so that no cache keeps them.
+        entropy: makes secrets.
     """
 
     def __init__(
@@ -40,12 +43,15 @@ class Removal:
         waiting: WaitingWork,
         redaction: Redaction,
         dropped: Callable[[Sequence[FactKey]], None],
+        *,
+        entropy: Callable[[int], bytes],
     ) -> None:
         self._ledger = ledger
         self._store = store
         self._waiting = waiting
         self._redaction = redaction
         self._dropped = dropped
+        self._entropy = entropy
 
     async def words(self, scope: str, gone: Sequence[Forgotten]) -> tuple[Counter[str], tuple[str, ...]]:
         """Removes the words of forgotten facts everywhere but in the ledger, where there are none."""
@@ -59,6 +65,7 @@ class Removal:
         concerned = await self._waiting.concerned(scope, {one.owner for one in gone}, references, words)
         await self._waiting.drop(scope, concerned)
         places["queue"] += len(concerned)
+        places.update(await self.held(scope, await self._twins(scope, gone, references, words)))
         await self._waiting.erase_finished([candidate for one in gone for candidate in one.candidates])
         places["index"] += await self.drop(keys)
         mentions = await self._redaction.mentions(words[:WORDS_MAX]) if words else ()
@@ -68,6 +75,44 @@ class Removal:
             lambda page: [remove(key) for key, entry in page.entries.items() if entry is not None],
         )
         return places, tuple(f"session {session_id!r} still holds some of its words" for session_id in mentions)
+
+    async def held(self, scope: str, keys: Sequence[FactKey]) -> Counter[str]:
+        """Removes candidates that are kept apart, and suppresses and overwrites what they rested on."""
+        candidates = [decode_candidate(content.body) for content in await self.read(keys)]
+        for candidate in candidates:
+
+            def decide(page: Page, candidate: Candidate = candidate) -> list[Mutation]:
+                secret = page.get(SECRET, bytes) or self._entropy(SECRET_BYTES)
+                return [put(SECRET, secret), *suppress_candidate(page, secret, candidate)]
+
+            await self._ledger.change(scope, (SECRET, candidate_key(candidate.id)), decide)
+        places = await self.overwrite_said(candidates)
+        await self._waiting.erase_finished(candidate.id for candidate in candidates)
+        places["candidates"] += await self.drop(keys) if keys else 0
+        return places
+
+    async def overwrite_said(self, candidates: Sequence[Candidate]) -> Counter[str]:
+        """Overwrites what candidates rest on, and their words; returns how many records of which place."""
+        references = dict.fromkeys(evidence.reference for one in candidates for evidence in one.evidence)
+        words = dict.fromkeys(word for one in candidates for word in candidate_words(one))
+        return await self.overwrite(list(references), list(words))
+
+    async def _twins(
+        self, scope: str, gone: Sequence[Forgotten], references: Sequence[str], words: Sequence[str]
+    ) -> list[FactKey]:
+        """Finds candidates kept apart that forgotten facts came from, or that say or rest on the same."""
+        owners = {one.owner for one in gone if one.with_twins}
+        came_from = {candidate for one in gone if one.with_twins for candidate in one.candidates}
+        found: list[FactKey] = []
+        if not owners:
+            return found
+        async for part in versions_by_parts(self._store, HELD + scope):
+            for key, content in zip(part, await self._store.read(part), strict=True):
+                if content is None or content.owner not in owners:
+                    continue
+                if content.fact_id in came_from or concerns(content.body, references, words):
+                    found.append(key)
+        return found
 
     async def _copies(self, gone: Sequence[Forgotten], contents: Sequence[FactContent]) -> Counter[str]:
         """Overwrites claims in sessions that the server itself brought them into, by which they are known there."""

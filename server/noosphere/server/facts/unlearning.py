@@ -49,6 +49,7 @@ class Forgotten(msgspec.Struct, frozen=True, array_like=True):
         key: its claim's key.
         slot: its claim's slot.
         time_ms: store time at which it was forgotten.
+        with_twins: whether candidates that are kept apart and say the same, or rest on the same, go with it.
     """
 
     fact_id: str
@@ -59,6 +60,7 @@ class Forgotten(msgspec.Struct, frozen=True, array_like=True):
     key: str
     slot: str
     time_ms: int
+    with_twins: bool = False
 
 
 def forgotten_key(fact_id: str) -> str:
@@ -72,13 +74,14 @@ def places_of(note: FactNote) -> tuple[str, ...]:
     return (fact_key(note.id), KEYS + note.key, *slot, SECRET, *map(fact_key, note.contested_by))
 
 
-def forget(page: Page, note: FactNote, fresh_secret: bytes) -> list[Mutation]:
+def forget(page: Page, note: FactNote, fresh_secret: bytes, *, with_twins: bool = False) -> list[Mutation]:
     """Removes a fact from the ledger, and suppresses what it rested on.
 
     Args:
         page: with :func:`places_of` read.
         note: the fact.
         fresh_secret: the ledger's secret, if it has none.
+        with_twins: whether candidates that are kept apart and say the same go, too.
     """
     now_ms = page.view.now_ms
     secret = page.get(SECRET, bytes) or fresh_secret
@@ -96,6 +99,7 @@ def forget(page: Page, note: FactNote, fresh_secret: bytes) -> list[Mutation]:
         note.key,
         note.slot,
         now_ms,
+        with_twins,
     )
     found.append(put(forgotten_key(note.id), gone))
     return found

@@ -64,7 +64,7 @@ class WaitingWork:
             job
             for owner in sorted(owners)
             async for job in self._jobs(scope, owner)
-            if _concerns(job.body, references, words)
+            if concerns(job.body, references, words)
         ]
 
     async def drop(self, scope: str, jobs: Sequence[Job]) -> None:
@@ -147,8 +147,8 @@ def _is_candidate(job: Job) -> bool:
     return candidate_in(job.body) is not None
 
 
-def _concerns(body: bytes, references: Sequence[str], words: Sequence[str]) -> bool:
-    """Tells whether a job is about what was forgotten: it names its evidence or holds its words."""
+def concerns(body: bytes, references: Sequence[str], words: Sequence[str]) -> bool:
+    """Tells whether a job or a candidate is about what was forgotten: it names its evidence or holds its words."""
     text = body.decode("utf-8", "replace")
     if any(word in text or msgspec.json.encode(word).decode()[1:-1] in text for word in words):
         return True
