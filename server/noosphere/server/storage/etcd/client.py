@@ -26,7 +26,8 @@ PAGE_KEYS_MAX = 1_000
 ROUND_LEASES_MAX = 1_000
 """Leases that are renewed over one stream."""
 
-READ_TRIES_MAX = 2
+READ_TRIES_MAX = 3
+"""A read asks so many members at most, each once."""
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.initial_reconnect_backoff_ms", 50),
@@ -79,6 +80,8 @@ class EtcdClient:
 
     def __init__(self, endpoints: Sequence[str]) -> None:
         self._channels = [grpc.aio.insecure_channel(f"dns:///{endpoint}", _OPTIONS) for endpoint in endpoints]
+        # Of several members the next one may be there at once; a single one may be back before the deadline.
+        self._patient = len(self._channels) == 1
         self._present = 0
         self._room = asyncio.Semaphore(CALLS_MAX)
         self._closed = False
@@ -177,7 +180,7 @@ class EtcdClient:
             (wire.LeaseKeepAliveRequest(id=lease) for lease in leases),
             timeout=CALL_SECONDS_MAX,
             metadata=_METADATA,
-            wait_for_ready=True,
+            wait_for_ready=self._patient,
         )
         try:
             return {response.id async for response in call if response.ttl > 0}
@@ -232,7 +235,9 @@ class EtcdClient:
                     request_serializer=type(request).SerializeToString,
                     response_deserializer=read,
                 )
-                reply: R = await call(request, timeout=CALL_SECONDS_MAX, metadata=_METADATA, wait_for_ready=True)
+                reply: R = await call(
+                    request, timeout=CALL_SECONDS_MAX, metadata=_METADATA, wait_for_ready=self._patient
+                )
                 return reply
         except grpc.aio.AioRpcError as error:
             if missing_ok and error.code() is grpc.StatusCode.NOT_FOUND:

@@ -13,7 +13,7 @@ from .agents import Agents
 from .client import EtcdClient
 from .epochs import Epochs
 from .feed import Feed
-from .keys import FORMAT, Layout, get, put, unchanged
+from .keys import FORMAT, Layout, put, unchanged
 from .renewing import Renewer
 from .rules import Rules
 from .view import View
@@ -89,11 +89,13 @@ class EtcdCoordinator:
         return coordinator
 
     async def _start(self, layout: Layout) -> None:
-        stamp = await self._client.write(
-            [unchanged(layout.format, 0)], [put(layout.format, FORMAT)], [get(layout.format)]
-        )
-        if not stamp.succeeded and (found := stamp.responses[0].response_range.kvs[0].value) != FORMAT:
-            raise UnfitEtcd(f"etcd holds format {found.decode(errors='replace')}, this version knows {FORMAT.decode()}")
+        stamp = await self._client.read(layout.format)
+        if stamp is None:
+            # Two processes may do so at the same time.
+            await self._client.write([unchanged(layout.format, 0)], [put(layout.format, FORMAT)])
+        elif stamp.value != FORMAT:
+            found = stamp.value.decode(errors="replace")
+            raise UnfitEtcd(f"etcd holds format {found}, this version knows {FORMAT.decode()}")
         try:
             await self._feed.start()
         except ValueError as error:
