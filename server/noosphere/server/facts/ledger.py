@@ -299,7 +299,9 @@ class Ledger:
     async def read(self, scope: str, keys: Iterable[str], *, accepted: bool = False) -> Page:
         """Reads records; ``accepted`` for a decision that a commit will check, otherwise what is durable."""
         wanted = tuple(dict.fromkeys(keys))
-        result = await self._core.store.read(await self.locate(scope), wanted, accepted=accepted)
+        result = await self._core.store.read(await self._core.locate(NAMESPACES + scope), wanted, accepted=accepted)
+        if result.view.deleted:
+            result = await self._core.store.read(await self.locate(scope), wanted, accepted=accepted)
         return Page(result.view, dict(zip(wanted, result.entries, strict=True)))
 
     async def scan(
