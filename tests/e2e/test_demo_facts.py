@@ -158,7 +158,7 @@ def test_a_script_of_ones_own_is_played(tmp_path: Path, address: str) -> None:
             ],
             "'tea' does not find 'Likes tea'",
         ),
-        ([{"do": "forget", "query": "tea", "facts": 1}], "forget 'tea': 1 facts (it is 0)"),
+        ([{"do": "forget", "query": "tea", "facts": 1}], "forget 'tea': 1 fact (it is 0)"),
         (
             [
                 {"do": "user", "text": "I like tea"},
@@ -179,11 +179,31 @@ def test_a_script_of_ones_own_is_played(tmp_path: Path, address: str) -> None:
             "'Likes milk' is history, and was so until 'Likes tea' was",
         ),
         (
-            [{"do": "user", "text": "My name is Ada."}, {"do": "extract", "never": ["The user's name is Ada."]}],
-            'The extraction has not learned "The user\'s name is Ada."',
+            [
+                {"do": "user", "text": "My name is Ada."},
+                {"do": "extract", "learns": ["The user's name is Ada"]},
+                {"do": "ask", "query": "name", "never": ["The user's name is Ada"]},
+            ],
+            "'name' does not find \"The user's name is Ada\"",
+        ),
+        (
+            # What is extracted ends like a sentence; a script need not know that.
+            [{"do": "user", "text": "My name is Ada."}, {"do": "extract", "never": ["The user's name is Ada"]}],
+            'The extraction has not learned "The user\'s name is Ada"',
         ),
     ],
-    ids=["status", "reason", "first", "never", "forgotten", "in a fact", "in a message", "superseded", "extracted"],
+    ids=[
+        "status",
+        "reason",
+        "first",
+        "never",
+        "forgotten",
+        "in a fact",
+        "in a message",
+        "superseded",
+        "asked",
+        "extracted",
+    ],
 )
 def test_what_does_not_hold_ends_with_5_and_is_named(
     tmp_path: Path, address: str, steps: list[Any], failure: str
@@ -191,6 +211,15 @@ def test_what_does_not_hold_ends_with_5_and_is_named(
     found = play(address, tmp_path, *steps)
     assert not found["ok"]
     assert any(told.startswith(failure) for told in found["failures"]), found["failures"]
+    assert not [told for told in found["failures"] if "has learned" in told]
+
+
+def test_where_nothing_is_known_nor_refused_people_are_told(tmp_path: Path, address: str) -> None:
+    (tmp_path / "mine.json").write_text(json.dumps({"sessions": [{"days_ago": 0, "steps": [SAYS]}]}))
+    told = demo(tmp_path, "--server", address, "--script", "mine.json").stdout.splitlines()
+    for heading in ("What is known", "What was refused"):
+        assert told[told.index(heading) + 1] == " nothing"
+    assert "Why" not in told
 
 
 def test_a_word_that_stands_in_a_file_of_the_server_is_found(tmp_path: Path) -> None:

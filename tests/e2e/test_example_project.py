@@ -53,7 +53,7 @@ def test_they_notice_what_is_broken(project: Path, old: str, new: str, noticed_b
 
 def test_the_guides_examples_run_as_printed(tmp_path: Path) -> None:
     examples = re.findall(r"<!-- example -->\n```python\n(.*?)```", GUIDE, re.DOTALL)
-    assert len(examples) == 2
+    assert len(examples) == 3
     tests = tmp_path / "tests"
     tests.mkdir()
     for number, text in enumerate(examples):
@@ -62,7 +62,7 @@ def test_the_guides_examples_run_as_printed(tmp_path: Path) -> None:
     shutil.copy(EXAMPLE / "pyproject.toml", tmp_path)
     done = run_tests(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 passed" in done.stdout
+    assert "3 passed" in done.stdout
 
 
 def test_the_guide_leads_to_it() -> None:

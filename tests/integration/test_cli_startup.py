@@ -191,7 +191,10 @@ def test_a_port_in_use(cli: Cli, data: Path) -> None:
     before = _contents(data)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        assert _serve(cli, data, "--listen", address) == f"cannot listen on {address}: Address already in use"
+        assert _serve(cli, data, "--listen", address) == (
+            f"cannot listen on {address}: Address already in use; is a server running there already? "
+            "--listen takes another address"
+        )
     assert _contents(data) == before
     _still_serves(data)
 

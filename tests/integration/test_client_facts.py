@@ -188,6 +188,11 @@ async def test_an_agents_own_is_private(client: Client, operator: Client) -> Non
         await client.facts.search("build", owner="agent/somebody-else")
 
 
+async def test_a_claim_that_rests_on_nothing_is_refused_with_that_word(client: Client, user: str) -> None:
+    refused = await client.facts.remember("Lives in Oslo", owner=user)
+    assert refused.explain().endswith("retain: Its trust is 0 (it names no evidence), and the scope takes 0.5 or more)")
+
+
 async def test_facts_are_extracted_from_documents_and_sessions(client: Client, user: str) -> None:
     async with client.session(new_request_id()) as session:
         await session.append({"role": "user", "content": "My name is Anna. I live in Oslo."})

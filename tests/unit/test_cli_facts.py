@@ -38,6 +38,10 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["extract", "--owner", "user/42", "--document", "/nowhere/page"], "/nowhere/page: cannot be read"),
         (["policy", "user/42", "--set", "["], "--set: is not JSON"),
         (["policy", "user/42", "--set", "[]"], "--set: is not a JSON object"),
+        (
+            ["policy", "user/42", "--set", '{"ttl": {"episodic": "soon"}}'],
+            "--set: ttl.episodic: 'soon' is not a duration",
+        ),
         (["policy", "user/42", "--set", '{"trust": 1}'], "there is no rule 'trust'; the rules are memory_types"),
         (["upkeep", "--run", "--dry-run"], "--run and --dry-run exclude each other"),
         (["import", "/nowhere/facts"], "/nowhere/facts: cannot be read"),

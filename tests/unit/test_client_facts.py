@@ -20,6 +20,7 @@ from noosphere.client import (
     FactDecision,
     FactEvidence,
     FactPolicy,
+    ForgetReport,
     InvalidArgument,
     Message,
     PermissionDenied,
@@ -51,7 +52,7 @@ def decided(
     status: fs.CandidateStatus.ValueType = fs.CANDIDATE_STATUS_WRITTEN, *, revision: int = 0, ledger: str = LEDGER
 ) -> fs.SubmitCandidatesResponse:
     """Returns the answer to one candidate, decided at a revision."""
-    why = fs.DecisionReason(step="gate", reason="low_trust", explanation="trust 0 is below 0.5")
+    why = fs.DecisionReason(step="gate", reason="low_trust", explanation="Trust 0 is below 0.5.")
     one = fs.Decision(candidate_id="c1", status=status, reasons=[why], fact_id="f1", version=2, superseded=["f0"])
     one.decide_time.FromDatetime(NOON)
     reply = fs.SubmitCandidatesResponse(candidate_ids=["c1"], decisions=[one])
@@ -141,7 +142,14 @@ async def test_a_decision_says_what_became_of_it_and_why(server: ScriptedServer,
     assert written == FactDecision("c1", "written", written.reasons, "f1", 2, ("f0",), NOON)
     assert (written.known, refused.known) == (True, False)
     assert [reason.reason for reason in refused.reasons] == ["low_trust"]
-    assert refused.explain() == "rejected (gate: trust 0 is below 0.5)"
+    assert refused.explain() == "rejected (gate: Trust 0 is below 0.5)"
+
+
+def test_what_was_forgotten_is_told_in_one_line() -> None:
+    places = {"facts": 1, "messages": 2, "queue": 0}
+    done = ForgetReport(("f1",), places, ("backups",), dry_run=False)
+    assert done.explain() == "1 fact forgotten (facts 1, messages 2); may still hold it: backups"
+    assert ForgetReport((), {}, (), dry_run=True).explain() == "0 facts would be forgotten"
 
 
 async def test_messages_are_evidence_together_with_their_session(server: ScriptedServer, client: Client) -> None:

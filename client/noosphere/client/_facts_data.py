@@ -133,7 +133,8 @@ class DecisionReason(NamedTuple):
     explanation: str
 
     def __str__(self) -> str:
-        return f"{self.step}: {self.explanation or self.reason}"
+        # Reasons stand one after the other in one line, and a full stop before a semicolon reads badly.
+        return f"{self.step}: {self.explanation.removesuffix('.') or self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,14 @@ class ForgetReport:
     remaining: tuple[str, ...]
     dry_run: bool
 
+    def explain(self) -> str:
+        """Returns what was removed where, or would be, and what may still hold it, in one line."""
+        count = len(self.fact_ids)
+        done = f"{count} {'fact' if count == 1 else 'facts'} {'would be forgotten' if self.dry_run else 'forgotten'}"
+        places = ", ".join(f"{place} {entries}" for place, entries in self.places.items() if entries)
+        remaining = f"; may still hold it: {', '.join(self.remaining)}" if self.remaining else ""
+        return done + (f" ({places})" if places else "") + remaining
+
 
 class SourceDocument(NamedTuple):
     """A document to extract facts from; they have the trust of external content.

@@ -33,10 +33,12 @@ from .memory.types import Call
 from .metrics import Exporter, PrometheusModelMetrics, PrometheusSessionMetrics
 from .models import Models
 from .models import build as build_models
+from .ports.coordinator import Coordinator
 from .ports.factstore import StoreModel
 from .ports.metrics import ModelMetrics, SessionMetrics
 from .ports.models import Embedder
 from .ports.runtime import Clock, SystemClock, system_random
+from .ports.store import WorkingStore
 from .rpc.encode import forget_shown
 from .rpc.server import RpcServer
 from .sessions import Scribe, SessionRules, Sessions, SummaryWorker, VersionKeeper
@@ -77,7 +79,7 @@ class Engine(NamedTuple):
     transitions: Transitions
     contexts: ContextService
     facts: Facts
-    store: EmbeddedStore
+    store: WorkingStore
 
 
 @dataclass
@@ -105,7 +107,7 @@ async def open_engine(
     model_metrics: ModelMetrics | None = None,
     on_fatal: Callable[[BaseException], None],
 ) -> AsyncIterator[Engine]:
-    """Opens the embedded drivers on the data folder and runs the services on them.
+    """Opens the drivers, the embedded ones on the data folder, and runs the services on them.
 
     Args:
         settings: the configuration.
@@ -116,7 +118,7 @@ async def open_engine(
         on_fatal: called if a disk fails, after which nothing is acknowledged any more, or if background work ends.
 
     Raises:
-        StartupError: the data folder cannot be used.
+        StartupError: the data folder or the configured Redis cannot be used.
     """
     clock = clock or SystemClock()
     try:
@@ -132,15 +134,19 @@ async def open_engine(
                 settings.data, clock=clock, agent_lease_ms=AGENT_LEASE_MS, on_fatal=on_fatal
             )
             stack.push_async_callback(coordinator.close)
-            store = await EmbeddedStore.open(
-                settings.data,
-                coordinator,
-                clock=clock,
-                durability=settings.durability,
-                memory_bytes_max=settings.memory_mib_max * 1024 * 1024,
-                journal=journal,
-                on_fatal=on_fatal,
-            )
+            store: WorkingStore
+            if settings.redis_urls.get_secret_value():
+                store = await _on_redis(settings, coordinator, clock)
+            else:
+                store = await EmbeddedStore.open(
+                    settings.data,
+                    coordinator,
+                    clock=clock,
+                    durability=settings.durability,
+                    memory_bytes_max=settings.memory_mib_max * 1024 * 1024,
+                    journal=journal,
+                    on_fatal=on_fatal,
+                )
             stack.push_async_callback(store.close)
             fact_store = await EmbeddedFactStore.open(
                 settings.data,
@@ -249,6 +255,24 @@ async def open_engine(
         stack.push_async_callback(contexts.book.settle)
         transitions = Transitions(watch, controller, HealthReporter(scribe, watch))
         yield Engine(memory, sessions, transitions, contexts, facts, store)
+
+
+async def _on_redis(settings: Settings, coordinator: Coordinator, clock: Clock) -> WorkingStore:
+    try:
+        from .storage.redis import RedisStore, UnfitRedis
+    except ImportError as error:
+        raise StartupError(f"redis_urls needs another package: pip install 'noosphere[redis]' ({error})") from error
+    urls = [url.strip() for url in settings.redis_urls.get_secret_value().split(",")]
+    try:
+        store = await RedisStore.open(urls, coordinator, clock=clock)
+    except UnfitRedis as error:
+        raise StartupError(f"the working store on Redis cannot be opened: {error}") from error
+    if settings.durability == "fsync" and store.durability != "fsync":
+        log.warning(
+            "durability is fsync, but this Redis acknowledges before it is on disk; set appendonly yes and appendfsync "
+            "always there, or durability os here"
+        )
+    return store
 
 
 class _Watched:
@@ -425,7 +449,8 @@ def _check_port(listen: str) -> None:
     in_use = [error for error in failures if error.errno == errno.EADDRINUSE]
     if in_use or len(failures) == len(found):
         reason = (in_use or failures)[0].strerror
-        raise StartupError(f"cannot listen on {listen}: {reason}")
+        hint = "; is a server running there already? --listen takes another address" if in_use else ""
+        raise StartupError(f"cannot listen on {listen}: {reason}{hint}")
 
 
 async def _cancel(tasks: tuple[asyncio.Task[None], ...]) -> None:

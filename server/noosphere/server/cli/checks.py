@@ -46,6 +46,8 @@ def demo(
     They claim sections of a text and build one outline, term index and tally; one of them is killed half way. The
     outcome is compared with what one process alone would have made. A control group writes blindly beside them.
 
+    There are three more, with options of their own: `demo causality`, `demo session` and `demo facts`.
+
     Exit code 0: nothing was lost; 5: something was, or the contention was not real.
     """
     from noosphere.server.demo import DemoSettings, run_demo

@@ -14,7 +14,7 @@ from .facts_views import policy_data, run_data, upkeep_data
 from .output import print_fields, print_json, print_line, print_table
 from .session import call, connected
 from .session_views import cell, span_text
-from .values import parse_json, read_argument
+from .values import parse_duration, parse_json, read_argument
 from .views import time_text
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def policy(
         typer.Option(
             "--set",
             metavar="JSON",
-            help="Rules to change, in the form that --json prints; - reads them from stdin, @FILE from a file. "
-            "null brings a default back; what is left out stays.",
+            help="Rules to change, in the form that --json prints, spans also as 30d; - reads them from stdin, "
+            "@FILE from a file. null brings a default back; what is left out stays.",
         ),
     ] = None,
     server: ServerOption = None,
@@ -132,7 +132,7 @@ def _print_run(options: Common, run: UpkeepRun, *, dry_run: bool) -> None:
 
 
 def _changes(argument: str) -> dict[str, Any]:
-    """Reads rules to change; their values are for the client to check."""
+    """Reads rules to change; but for spans in words, their values are for the client to check."""
     from .facts_shapes import FactPolicyShape
 
     try:
@@ -145,6 +145,13 @@ def _changes(argument: str) -> dict[str, Any]:
     for name in document:
         if name not in known:
             raise usage(f"--set: there is no rule {name!r}; the rules are {', '.join(known)}")
+    for rule in ("ttl", "half_life"):
+        spans = document.get(rule)
+        if isinstance(spans, dict):
+            document[rule] = {
+                name: parse_duration(span, f"--set: {rule}.{name}") if isinstance(span, str) else span
+                for name, span in spans.items()
+            }
     return document
 
 

@@ -153,8 +153,9 @@ def _gate(candidate: Candidate, policy: Policy) -> list[Why]:
     for name in ("importance", "confidence", "trust"):
         value, least = getattr(candidate, name), getattr(policy, f"{name}_min")
         if value < least:
+            since = " (it names no evidence)" if name == "trust" and not candidate.evidence else ""
             found.append(
-                Why("retain", f"low_{name}", f"Its {name} is {value:g}, and the scope takes {least:g} or more.")
+                Why("retain", f"low_{name}", f"Its {name} is {value:g}{since}, and the scope takes {least:g} or more.")
             )
     return found
 

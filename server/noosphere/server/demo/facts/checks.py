@@ -10,7 +10,7 @@ from pathlib import Path
 from noosphere.client import CandidateState, CandidateStatus, Client, Fact, FactDecision
 
 from .script import Remember
-from .told import Answer, Played
+from .told import Answer, Played, counted, same_words
 
 _REFUSED: tuple[CandidateStatus, ...] = ("rejected", "quarantined", "suppressed", "dead")
 _DECIDED_LIMIT_S = 30.0
@@ -43,7 +43,10 @@ class Books:
         """Notes whether a fact superseded the one that it has to, which was so until the new one was."""
         history = await self._client.facts.history(decision.fact_id) if decision.fact_id else ()
         new = next((fact for fact in history if fact.id == decision.fact_id), None)
-        old = next((fact for fact in history if fact.id in decision.superseded and fact.text == step.supersedes), None)
+        old = next(
+            (fact for fact in history if fact.id in decision.superseded and same_words(fact.text, step.supersedes)),
+            None,
+        )
         holds = new is not None and old is not None and old.valid_to == new.valid_from
         self.expect(f"{step.supersedes!r} is history, and was so until {step.text!r} was", holds)
 
@@ -94,7 +97,9 @@ class Books:
         for text in texts:
             hits = await self._client.facts.search(text, owner=self._played.owner, include_superseded=True)
             found |= {hit.text for hit in hits if hit.text == text}
-        self.expect(f"Nothing of {len(texts)} refused claims is found", not found, ", ".join(map(repr, found)))
+        self.expect(
+            f"Nothing of {counted(len(texts), 'refused claim')} is found", not found, ", ".join(map(repr, found))
+        )
 
     async def _still_holds(self, word: str) -> str:
         """Tells where a word still stands, in words; empty for nowhere."""

@@ -20,10 +20,12 @@ from ..text import InputError
 from .checks import check_files
 from .play import play
 from .script import Script, default_script, read_script
-from .told import Played, ToldSession, day_of
+from .told import Played, ToldSession, day_of, reasons_of
 
 PLAIN_COLUMNS = 120
 DATA_DEFAULT = Path("noosphere-demo")
+
+_NOTHING = Text(" nothing\n", style="dim")
 
 _GOOD = frozenset({"written", "merged", "superseded", "found", "forgotten", "contested"})
 
@@ -91,16 +93,17 @@ def print_played(played: Played, serve: str | None, server: str | None, console:
     """Prints what was played for people."""
     console.print(Text(f"{played.title}: facts of {played.owner}", style="bold"))
     for number, told in enumerate(played.sessions, 1):
-        title = f" {told.title}" if told.title else ""
-        console.print(Text(f"\nSession {number}, {told.day.isoformat()}:{title}", style="bold"))
+        title = f": {told.title}" if told.title else ""
+        console.print(Text(f"\nSession {number}, {told.day.isoformat()}{title}", style="bold"))
         console.print(_steps(told))
     console.print(Text("What is known", style="bold"))
-    console.print(_known(played))
-    console.print(Text("Why", style="bold"))
-    for text in _why(played):
-        console.print(text)
+    console.print(_known(played) if played.known else _NOTHING)
+    if played.answers:
+        console.print(Text("Why", style="bold"))
+        for text in _why(played):
+            console.print(text)
     console.print(Text("What was refused", style="bold"))
-    console.print(_refused(played))
+    console.print(_refused(played) if played.refused else _NOTHING)
     for statement, holds in played.checks:
         console.print((Text("ok  ", style="green") if holds else Text("NO  ", style="bold red")) + Text(statement))
     console.print()
@@ -169,7 +172,7 @@ def _refused(played: Played) -> Table:
     table.add_column("why", overflow="fold", ratio=4)
     for state in played.refused:
         claim = Text(state.candidate.text) if state.candidate.text else Text("forgotten", style="dim")
-        why = "; ".join(why.explanation for why in state.decision.reasons)
+        why = reasons_of(state.decision)
         table.add_row(claim, Text(state.decision.status, style="yellow"), Text(why, style="dim"))
     return table
 

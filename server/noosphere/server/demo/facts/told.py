@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
-from noosphere.client import CandidateState, Fact, FactExplanation
+from noosphere.client import CandidateState, Fact, FactDecision, FactExplanation
 
 
 class Told(NamedTuple):
@@ -126,6 +126,23 @@ class Played:
             "checks": [{"text": text, "holds": holds} for text, holds in self.checks],
             "seconds": round(self.seconds, 3),
         }
+
+
+def reasons_of(decision: FactDecision) -> str:
+    """Returns why a candidate became what it did, in sentences; of a refusal, what speaks against it."""
+    # That a claim would have been new says nothing about why it was refused.
+    reasons = [why for why in decision.reasons if decision.known or why.step != "resolve"]
+    return " ".join(why.explanation for why in reasons or decision.reasons)
+
+
+def counted(count: int, what: str) -> str:
+    """Returns a count with its noun, e.g. ``1 fact`` or ``2 facts``."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def same_words(one: str, other: str) -> bool:
+    """Tells whether two texts are one but for the full stop, which extraction leaves as it was said."""
+    return one.strip().rstrip(".。") == other.strip().rstrip(".。")
 
 
 def day_of(moment: datetime | None) -> str | None:
