@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from ..ports.factqueue import FactQueue
 from ..ports.factstore import BATCH_MAX, FactContent, FactKey, FactStore
 from ..ports.runtime import Clock
 from ..ports.store import Mutation
+from .awaited import POLL_SECONDS, WAIT_SECONDS_MAX, Awaited
 from .contents import content_key, decode_body, decode_candidate, held_key
 from .intake import Intake, decode_waiting, waiting_decision
 from .ledger import (
@@ -38,13 +38,6 @@ from .scopes import IdKind, check_scope, require_read, require_write, scope_of
 from .trust import USER_TRUST
 from .types import Candidate, Decision, MemoryType, Status, Why
 
-WAIT_SECONDS_MAX = 30.0
-"""Longest wait for decisions; what is not decided then is reported as queued."""
-
-POLL_SECONDS = 1.0
-"""How long a decision that another process made may go unnoticed."""
-
-WAITERS_MAX = 100_000
 SCAN_PAGE = 256
 SCANNED_MAX = 4_096
 """Most decisions that one page of a list looks at; a page may be short, and the next goes on from there."""
@@ -101,36 +94,25 @@ class Decisions:
         self._intake = intake
         self._signals = signals
         self._clock = clock
-        self._waiting: dict[str, asyncio.Future[Decision]] = {}
-        self._moved: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self._awaited: Awaited[Decision] = Awaited()
 
-    def decided(self, scope: str, decision: Decision) -> None:
+    def decided(self, decision: Decision) -> None:
         """Wakes whoever waits for a decision."""
-        future = self._waiting.pop(decision.candidate_id, None)
-        if future is not None and not future.done():
-            future.set_result(decision)
-        event = self._moved.pop(scope, None)
-        if event is not None:
-            event.set()
+        self._awaited.tell(decision.candidate_id, decision)
 
     async def wait(self, scope: str, ids: Sequence[str]) -> tuple[Decision, ...]:
         """Returns decisions about candidates, in order; what is not decided in time is reported as queued."""
-        futures = {id: self._future(id) for id in ids}
+        futures = {id: self._awaited.future(id) for id in ids}
         until_ms = self._clock.monotonic_ms() + WAIT_SECONDS_MAX * 1000
-        try:
-            while True:
-                notes = await self._notes(scope, [id for id, future in futures.items() if not future.done()])
-                for id, note in notes.items():
-                    if not futures[id].done():
-                        futures[id].set_result(note.decision)
-                left = next((future for future in futures.values() if not future.done()), None)
-                seconds = (until_ms - self._clock.monotonic_ms()) / 1000
-                if left is None or seconds <= 0 or self._signals.draining:
-                    break
-                await self._clock.wait(left, min(POLL_SECONDS, seconds))
-        finally:
-            for id in ids:
-                self._waiting.pop(id, None)
+        while True:
+            notes = await self._notes(scope, [id for id, future in futures.items() if not future.done()])
+            for id, note in notes.items():
+                self._awaited.tell(id, note.decision)
+            left = next((future for future in futures.values() if not future.done()), None)
+            seconds = (until_ms - self._clock.monotonic_ms()) / 1000
+            if left is None or seconds <= 0 or self._signals.draining:
+                break
+            await self._clock.wait(left, min(POLL_SECONDS, seconds))
         return tuple(futures[id].result() if futures[id].done() else waiting_decision(id) for id in ids)
 
     async def get(self, call: Call, candidate_id: str) -> Known:
@@ -202,26 +184,17 @@ class Decisions:
             newest = await self._ledger.scan(scope, DECISIONS, limit=1, reverse=True)
             after = newest.entries[0].key if newest.entries else DECISIONS
             yield Decided(None, after)
-        unsubscribe = self._signals.on_drain(lambda: self._wake(scope))
-        try:
-            while not self._signals.draining:
-                moved = self._moved[scope]
-                page = await self._ledger.scan(scope, DECISIONS, after=after, limit=SCAN_PAGE)
-                ids = [msgspec.json.decode(entry.data, type=str) for entry in page.entries]
-                notes = await self._notes(scope, ids)
-                for entry, id in zip(page.entries, ids, strict=True):
-                    after = entry.key
-                    note = notes.get(id)
-                    yield Decided(None if note is None else note.decision, after)
-                if page.entries:
-                    continue
-                waiter = asyncio.ensure_future(moved.wait())
-                try:
-                    await self._clock.wait(waiter, POLL_SECONDS)
-                finally:
-                    waiter.cancel()
-        finally:
-            unsubscribe()
+        while not self._signals.draining:
+            moved = self._signals.next_move((await self._ledger.locate(scope)).storage_id)
+            page = await self._ledger.scan(scope, DECISIONS, after=after, limit=SCAN_PAGE)
+            ids = [msgspec.json.decode(entry.data, type=str) for entry in page.entries]
+            notes = await self._notes(scope, ids)
+            for entry, id in zip(page.entries, ids, strict=True):
+                after = entry.key
+                note = notes.get(id)
+                yield Decided(None if note is None else note.decision, after)
+            if not page.entries:
+                await self._clock.wait(moved, POLL_SECONDS)
         raise Refusal(Reason.DRAINING, "the server is shutting down; watch again, after the last position")
 
     async def review(self, call: Call, candidate_id: str, *, accept: bool) -> Decision:
@@ -250,7 +223,7 @@ class Decisions:
             # Decided about, and the queue is still to be told. Removing rewrites the queue's file, so only then.
             await self._queue.remove(ids=(candidate_id,))
         # From before it is queued on, so that no decision passes unheard.
-        future = self._future(candidate_id)
+        future = self._awaited.future(candidate_id)
         await self._intake.enqueue((accepted,))
         return await self._reconsidered(scope, known.decision, future)
 
@@ -262,7 +235,6 @@ class Decisions:
             note = (await self._notes(scope, (candidate_id,))).get(candidate_id)
             if note is not None and note.decision != before:
                 # Another process was it.
-                self._waiting.pop(candidate_id, None)
                 return note.decision
             if self._clock.monotonic_ms() >= until_ms or self._signals.draining:
                 return waiting_decision(candidate_id)
@@ -297,24 +269,13 @@ class Decisions:
         ((before, after),) = made
         if before.content:
             await self._store.remove((held_key(scope, candidate_id, before.content),))
-        self.decided(scope, after.decision)
+        self.decided(after.decision)
         return after.decision
 
     def _admit(self, call: Call, scope: str) -> str:
         require_read(call, scope)
         self._core.require_current(call)
         return scope
-
-    def _future(self, id: str) -> asyncio.Future[Decision]:
-        future = self._waiting.get(id)
-        if future is None or future.done():
-            future = asyncio.get_running_loop().create_future()
-            if len(self._waiting) < WAITERS_MAX:
-                self._waiting[id] = future
-        return future
-
-    def _wake(self, scope: str) -> None:
-        self._moved[scope].set()
 
     async def _notes(self, scope: str, ids: Sequence[str]) -> dict[str, CandidateNote]:
         if not ids:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable
 from typing import NamedTuple
@@ -18,7 +17,7 @@ from ..memory.types import Call
 from ..ports.factqueue import BODY_BYTES_MAX, FactQueue, Job
 from ..ports.runtime import Clock
 from ..ports.sources import Sources
-from .decisions import POLL_SECONDS, WAIT_SECONDS_MAX
+from .awaited import POLL_SECONDS, WAIT_SECONDS_MAX, Awaited
 from .extraction import (
     BACKGROUND_PRIORITY,
     EXTRACT_PRIORITY,
@@ -85,7 +84,7 @@ class Extractions:
         self._clock = clock
         self._rng = rng
         self._queued = queued
-        self._waiting: dict[str, asyncio.Future[ExtractionNote]] = {}
+        self._awaited: Awaited[ExtractionNote] = Awaited()
 
     async def submit(self, call: Call, asked: ExtractAsked, *, wait: bool) -> ExtractionNote:
         """Queues an extraction; with ``wait`` returns when it has ended, or after 30 s.
@@ -149,9 +148,7 @@ class Extractions:
 
     def ended(self, note: ExtractionNote) -> None:
         """Wakes whoever waits for an extraction."""
-        future = self._waiting.pop(note.id, None)
-        if future is not None and not future.done():
-            future.set_result(note)
+        self._awaited.tell(note.id, note)
 
     async def _put(self, job_id: str, work: ExtractionWork, priority: int) -> None:
         body = encode_work(work)
@@ -177,20 +174,15 @@ class Extractions:
         return None
 
     async def _wait(self, known: ExtractionNote, scope: str) -> ExtractionNote:
-        future = self._waiting.get(known.id)
-        if future is None:
-            future = self._waiting[known.id] = asyncio.get_running_loop().create_future()
+        future = self._awaited.future(known.id)
         until_ms = self._clock.monotonic_ms() + WAIT_SECONDS_MAX * 1000
-        try:
-            while known.state is ExtractionState.QUEUED:
-                seconds = (until_ms - self._clock.monotonic_ms()) / 1000
-                if seconds <= 0 or self._signals.draining:
-                    break
-                await self._clock.wait(future, min(POLL_SECONDS, seconds))
-                known = future.result() if future.done() else await self._known(known.id, scope) or known
-            return known
-        finally:
-            self._waiting.pop(known.id, None)
+        while known.state is ExtractionState.QUEUED:
+            seconds = (until_ms - self._clock.monotonic_ms()) / 1000
+            if seconds <= 0 or self._signals.draining:
+                break
+            await self._clock.wait(future, min(POLL_SECONDS, seconds))
+            known = future.result() if future.done() else await self._known(known.id, scope) or known
+        return known
 
 
 def _check(asked: ExtractAsked) -> str:

@@ -112,7 +112,7 @@ class Forgetting:
         *,
         entropy: Callable[[int], bytes],
         dropped: Callable[[Sequence[FactKey]], None],
-        decided: Callable[[str, Decision], None],
+        decided: Callable[[Decision], None],
     ) -> None:
         self._core = core
         self._ledger = ledger

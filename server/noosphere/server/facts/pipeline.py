@@ -61,7 +61,7 @@ class Pipeline:
         vectors: Vectors,
         claims: KnownClaims,
         *,
-        decided: Callable[[str, Decision], None],
+        decided: Callable[[Decision], None],
     ) -> None:
         self._ledger = ledger
         self._store = store
@@ -98,7 +98,7 @@ class Pipeline:
                     vector, embedded = await self._vectors.of(candidate.text), True
                 decision = await self._weigh(page, draft, policy, vector)
             if decision is not None:
-                self._decided(candidate.scope, decision)
+                self._decided(decision)
                 return decision
         raise contended(candidate.scope)
 
@@ -114,7 +114,7 @@ class Pipeline:
             draft.rests_on(page)
             failed = Decision(candidate.id, Status.DEAD, (Why("queue", "failed", reason[:500]),))
             if (decision := await self._finish(page, draft, failed)) is not None:
-                self._decided(candidate.scope, decision)
+                self._decided(decision)
                 return decision
         raise contended(candidate.scope)
 

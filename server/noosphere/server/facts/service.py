@@ -205,8 +205,8 @@ class Facts:
             raise Refusal(Reason.PERMISSION_DENIED, f"upkeep of all scopes is for the operator ({OPERATOR_PREFIX}…)")
         self._core.require_current(call)
 
-    def _heard(self, scope: str, decision: Decision) -> None:
-        self.decisions.decided(scope, decision)
+    def _heard(self, decision: Decision) -> None:
+        self.decisions.decided(decision)
 
     async def _decide(self, job_id: str, body: bytes, attempt: int) -> None:
         waiting = decode_waiting(body)

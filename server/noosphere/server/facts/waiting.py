@@ -38,7 +38,7 @@ class WaitingWork:
         queue: FactQueue,
         *,
         entropy: Callable[[int], bytes],
-        decided: Callable[[str, Decision], None],
+        decided: Callable[[Decision], None],
     ) -> None:
         self._ledger = ledger
         self._queue = queue
@@ -95,7 +95,7 @@ class WaitingWork:
         keys = [candidate_key(job.id) if _is_candidate(job) else job_key(job.id) for job in jobs]
         await self._ledger.change(scope, (SECRET, *keys), decide)
         for decision in made:
-            self._decided(scope, decision)
+            self._decided(decision)
 
     async def _jobs(self, scope: str, owner: str) -> AsyncIterator[Job]:
         """Streams an owner's jobs wherever they are."""
