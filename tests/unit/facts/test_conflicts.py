@@ -27,7 +27,7 @@ contenders = st.lists(
 )
 
 
-def one(id: str, value: str, *, trust: float = 0.5, since: int = 0, recorded: int = 0) -> Contender:
+def one(id: str, value: str, *, trust: float = 0.5, since: int = 0, recorded: int = 1_000) -> Contender:
     return Contender(id, value, trust, since, recorded)
 
 
@@ -116,6 +116,13 @@ def test_a_newer_value_supersedes_the_old_one() -> None:
         one("b", "lisbon", since=2), [one("a", "berlin", since=1)], Cardinality.SINGLE, ConflictRule.NEWEST
     )
     assert (outcome.status, outcome.supersedes, outcome.reason) == (Status.SUPERSEDED, ("a",), "newer")
+
+
+def test_what_is_to_be_so_later_does_not_win_for_ever() -> None:
+    far = one("a", "mordor", since=10**15, recorded=1_000)
+    said_later = one("b", "rome", since=1_001, recorded=1_001)
+    outcome = settle(said_later, [far], Cardinality.SINGLE, ConflictRule.NEWEST)
+    assert (outcome.status, outcome.supersedes) == (Status.SUPERSEDED, ("a",))
 
 
 def test_a_late_replay_of_an_older_value_is_history() -> None:

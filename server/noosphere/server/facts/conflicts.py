@@ -53,8 +53,9 @@ def settle(new: Contender, old: Sequence[Contender], cardinality: Cardinality, r
     """Decides what becomes of a claim whose slot has values already.
 
     With one value at a time, the newest wins (by the time since when it is so, then by when it was recorded, then by
-    id), but never over one of a higher class of trust: then both are kept. A claim that is older than what is known
-    is written as history. Where it is not known whether there is one value or several, both are kept.
+    id), but never over one of a higher class of trust: then both are kept. What is to be so later counts from when it
+    was recorded. A claim that is older than what is known is written as history. Where it is not known whether there
+    is one value or several, both are kept.
 
     Args:
         new: the new claim.
@@ -97,7 +98,8 @@ def _beside(others: Sequence[Contender], reason: str, explanation: str) -> Outco
 
 
 def _age(one: Contender) -> tuple[int, int, str]:
-    return (one.valid_from_ms, one.recorded_ms, one.id)
+    # Nobody says today what will be newer than all that is still to come.
+    return (min(one.valid_from_ms, one.recorded_ms), one.recorded_ms, one.id)
 
 
 def _newer(one: Contender, other: Contender) -> bool:
