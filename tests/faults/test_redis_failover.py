@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.contract.build import alive, change, commit, failures, get, head, logged, put, remember, sequence, write
 from tests.support.proxy import lossy_proxy
-from tests.support.redis import RedisProcess, needs_redis
+from tests.support.redis import RedisProcess, catch_up, needs_redis
 
 from noosphere.consistency import LostRange, Reason, Refusal, find_lost
 from noosphere.server.ports.runtime import SystemClock
@@ -68,17 +68,6 @@ async def store(
     made = await opened(coordinator, primary, replica)
     yield made
     await made.close()
-
-
-def catch_up(primary: RedisProcess, replica: RedisProcess) -> None:
-    """Returns when the replica has everything. WAIT would wait only for what its own connection has written."""
-    wanted = int(primary.info("replication")["master_repl_offset"])
-    for _ in range(20_000):
-        found = replica.info("replication")
-        if found.get("master_link_status") == "up" and int(found["slave_repl_offset"]) >= wanted:
-            return
-        time.sleep(0.002)
-    raise AssertionError("the replica does not catch up")
 
 
 def cut_off(primary: RedisProcess, replica: RedisProcess) -> None:
@@ -259,6 +248,28 @@ async def test_a_call_without_a_reply_executes_once(primary: RedisProcess, coord
             assert len(await coordinator.epochs()) == 2, "a broken connection is no failover"
         finally:
             await store.close()
+
+
+async def test_who_asks_is_told_of_a_later_epoch_and_served_no_more(
+    primary: RedisProcess, replica: RedisProcess, coordinator: EmbeddedCoordinator
+) -> None:
+    told: list[int] = []
+    urls = [primary.url, replica.url]
+    store = await RedisStore.open(urls, coordinator, clock=SystemClock(), on_epoch=told.append)
+    try:
+        await write(store, put("a"), namespace=A)
+        primary.ask("SCRIPT", "FLUSH")
+        await write(store, put("a"), namespace=A)
+        assert not told
+        cut_off(primary, replica)
+        fail_over(primary, replica)
+        for _ in range(2):
+            with pytest.raises(Refusal) as refused:
+                await store.read(A, ("a",))
+            assert refused.value.reason is Reason.ENGINE_UNAVAILABLE
+        assert told == [store.epoch]
+    finally:
+        await store.close()
 
 
 async def test_without_a_primary_calls_are_refused_and_later_served(

@@ -35,7 +35,7 @@ async def reap_and_forget(local: LocalServer) -> None:
     """Lets the store forget all about collections that have had no record for an hour."""
     await local.elapse(TOMBSTONE_RETENTION_MS_MIN)
     await local.sweep()
-    await local.engine.store._keeper.fold_all()
+    await local.fold()
 
 
 async def stamp_of(peer: Agent, collection: str) -> int:
@@ -53,7 +53,7 @@ async def test_what_is_forgotten_of_other_collections_makes_no_decision_stale(
     await mind.page(SPACE, "goals/")
     await local.elapse(TOMBSTONE_RETENTION_MS_MIN // 2)
     await local.sweep()
-    await local.engine.store._keeper.fold_all()
+    await local.fold()
     assert await stamp_of(peer, "goals/") > before, "not what this test is about"
     await mind.commit(SPACE, put("decision/1", 1), guards=["goals/"])
     assert await mind.refresh() == []

@@ -67,7 +67,7 @@ class Pair:
     def elapse(self, by_ms: int) -> None:
         """Lets time pass, and the store put its house in order, which it does at any time."""
         self.server.clock.advance(by_ms)
-        self.run(self.server.engine.store._keeper.fold_all())
+        self.run(self.server.fold())
 
     # -- life and loss -------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from noosphere.server.rpc.context import ContextRpc
 from noosphere.server.rpc.facts import FactRpc
 from noosphere.server.rpc.memory import MemoryRpc
 from noosphere.server.rpc.sessions import SessionRpc
+from noosphere.server.storage.embedded import EmbeddedStore
 from noosphere.server.storage.embedded.sqlite import FILE as WORKING_FILE
 from noosphere.testing import REST_SECONDS, ManualClock
 
@@ -84,6 +85,12 @@ class LocalServer:
         contexts = ContextRpc(self._engine.contexts)
         facts = FactRpc(self._engine.facts)
         self._api = Api(HandlerTransport(MemoryRpc(memory), AdminRpc(memory, self.clock), sessions, contexts, facts))
+
+    async def fold(self) -> None:
+        """Lets the working store put its house in order, which it does at any time."""
+        store = self.engine.store
+        assert isinstance(store, EmbeddedStore)
+        await store._keeper.fold_all()
 
     async def stop(self) -> None:
         """Closes in order."""

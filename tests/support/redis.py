@@ -120,6 +120,17 @@ class RedisProcess:
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
 
+def catch_up(primary: RedisProcess, replica: RedisProcess) -> None:
+    """Returns when the replica has everything. WAIT would wait only for what its own connection has written."""
+    wanted = int(primary.info("replication")["master_repl_offset"])
+    for _ in range(20_000):
+        found = replica.info("replication")
+        if found.get("master_link_status") == "up" and int(found["slave_repl_offset"]) >= wanted:
+            return
+        time.sleep(0.002)
+    raise AssertionError("the replica does not catch up")
+
+
 def free_port() -> int:
     """Returns a port that is free now."""
     with socket.socket() as probe:

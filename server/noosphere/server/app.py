@@ -71,6 +71,13 @@ class StartupError(Exception):
     """The server cannot start; the message is one line that says why and what to do."""
 
 
+class EpochEnded(Exception):
+    """Redis was restarted or has failed over; what this process knows may be undone."""
+
+    def __init__(self, epoch: int) -> None:
+        super().__init__(f"epoch {epoch} has begun: Redis was restarted, or another one was promoted")
+
+
 class Engine(NamedTuple):
     """The services on opened drivers, without a network."""
 
@@ -92,7 +99,8 @@ class _Fatal:
     def __call__(self, error: BaseException) -> None:
         if self.error is None:
             self.error = error
-            what = "storage failed" if isinstance(error, StoreFailed) else "a part of the server has ended"
+            failed = isinstance(error, (StoreFailed, EpochEnded))
+            what = "storage failed" if failed else "a part of the server has ended"
             log.critical(f"{what}; the process stops", error=str(error))
             self.happened.set()
 
@@ -115,7 +123,8 @@ async def open_engine(
         journal: the journal of the working store; by default one on SQLite, in the data folder.
         metrics: hears how sessions fare.
         model_metrics: hears what calls of models cost.
-        on_fatal: called if a disk fails, after which nothing is acknowledged any more, or if background work ends.
+        on_fatal: called if a disk fails or Redis fails over, after which nothing is acknowledged any more, or if
+            background work ends.
 
     Raises:
         StartupError: the data folder or the configured Redis cannot be used.
@@ -136,7 +145,7 @@ async def open_engine(
             stack.push_async_callback(coordinator.close)
             store: WorkingStore
             if settings.redis_urls.get_secret_value():
-                store = await _on_redis(settings, coordinator, clock)
+                store = await _on_redis(settings, coordinator, clock, on_fatal)
             else:
                 store = await EmbeddedStore.open(
                     settings.data,
@@ -257,14 +266,17 @@ async def open_engine(
         yield Engine(memory, sessions, transitions, contexts, facts, store)
 
 
-async def _on_redis(settings: Settings, coordinator: Coordinator, clock: Clock) -> WorkingStore:
+async def _on_redis(
+    settings: Settings, coordinator: Coordinator, clock: Clock, on_fatal: Callable[[BaseException], None]
+) -> WorkingStore:
     try:
         from .storage.redis import RedisStore, UnfitRedis
     except ImportError as error:
         raise StartupError(f"redis_urls needs another package: pip install 'noosphere[redis]' ({error})") from error
     urls = [url.strip() for url in settings.redis_urls.get_secret_value().split(",")]
     try:
-        store = await RedisStore.open(urls, coordinator, clock=clock)
+        # The services keep in memory what they have read; a failover may have undone it.
+        store = await RedisStore.open(urls, coordinator, clock=clock, on_epoch=lambda e: on_fatal(EpochEnded(e)))
     except UnfitRedis as error:
         raise StartupError(f"the working store on Redis cannot be opened: {error}") from error
     if settings.durability == "fsync" and store.durability != "fsync":

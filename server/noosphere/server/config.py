@@ -139,6 +139,11 @@ class Settings(BaseSettings):
         default="fsync",
         description="What an acknowledged write survives: fsync a loss of power, os the end of the process.",
     )
+    redis_urls: SecretStr = Field(
+        default=SecretStr(""),
+        description="Redis 7 that holds the working store, as redis://[user:password@]host[:port][/database], with "
+        "its replicas behind commas; empty keeps it in the data folder, where all else stays.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe log lines to print."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from noosphere.consistency import Reason, Refusal, invalid
 
@@ -33,14 +33,29 @@ log = logging.getLogger("noosphere.storage.redis")
 class Engine:
     """The Redis primary, as whoever is primary at the moment.
 
+    Args:
+        addresses: where it may be.
+        coordinator: knows the epochs.
+        clock: for pauses.
+        on_epoch: if given, is told of the first later epoch, from which on every call is refused.
+
     Attributes:
+        epoch: the newest epoch under which a connection was fenced.
         changed: set, and replaced by a new one, each time a connection has been fenced.
     """
 
-    def __init__(self, addresses: Sequence[Address], coordinator: Coordinator, clock: Clock) -> None:
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        coordinator: Coordinator,
+        clock: Clock,
+        on_epoch: Callable[[int], None] | None = None,
+    ) -> None:
         self._addresses = tuple(addresses)
         self._coordinator = coordinator
         self._clock = clock
+        self._on_epoch = on_epoch
+        self._epoch_ended = False
         self._fenced: Fenced | None = None
         self._fencing: asyncio.Task[Fenced] | None = None
         self._closed = False
@@ -103,6 +118,7 @@ class Engine:
                 self.check()
             try:
                 fenced = await self.ready()
+                self.check()
             except (WireLost, CommandError) as error:
                 problem = error
                 continue
@@ -144,6 +160,8 @@ class Engine:
         """
         if self._closed:
             raise Refusal(Reason.ENGINE_UNAVAILABLE, "the working store is closed")
+        if self._epoch_ended:
+            raise Refusal(Reason.ENGINE_UNAVAILABLE, "Redis has failed over; this server has to start again")
 
     async def close(self) -> None:
         """Lets calls under way end, and disconnects."""
@@ -161,7 +179,10 @@ class Engine:
 
     async def _fence(self) -> Fenced:
         self._fenced = fenced = await fence(self._addresses, self._coordinator)
-        self.epoch = fenced.epoch
+        before, self.epoch = self.epoch, fenced.epoch
+        if before and before != fenced.epoch and self._on_epoch is not None and not self._epoch_ended:
+            self._epoch_ended = True
+            self._on_epoch(fenced.epoch)
         changed, self.changed = self.changed, asyncio.Event()
         changed.set()
         return fenced

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import chain
 
 from noosphere.consistency import NEVER_MS, Reason, Refusal, RequestRef, to_hex
@@ -87,13 +87,22 @@ class RedisStore:
         self._closed = False
 
     @classmethod
-    async def open(cls, urls: Sequence[str], coordinator: Coordinator, *, clock: Clock) -> RedisStore:
+    async def open(
+        cls,
+        urls: Sequence[str],
+        coordinator: Coordinator,
+        *,
+        clock: Clock,
+        on_epoch: Callable[[int], None] | None = None,
+    ) -> RedisStore:
         """Opens the store on whichever of some Redis processes is the primary.
 
         Args:
             urls: ``redis://[user:password@]host[:port][/database]`` of the primary and its replicas.
             coordinator: knows which process belongs to which epoch; shared by all servers on this Redis.
             clock: the source of monotonic time and pauses.
+            on_epoch: for those who keep in memory what a failover may have undone: if given, it is told of the first
+                epoch that begins after opening, from which on every call is refused.
 
         Raises:
             UnfitRedis: no primary answers, or it cannot be used; the text says why.
@@ -104,7 +113,7 @@ class RedisStore:
                 addresses.append(Address.parse(url))
             except ValueError as error:
                 raise UnfitRedis(f"redis url: {error}") from None
-        engine = Engine(addresses, coordinator, clock)
+        engine = Engine(addresses, coordinator, clock, on_epoch)
         try:
             fenced = await engine.ready()
             seconds, micros = await fenced.wire.call("TIME")

@@ -1,0 +1,132 @@
+"""The real server on a real Redis: what a failover loses is named to its owner, who writes it again, once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.process import ServerProcess
+from tests.support.redis import RedisProcess, catch_up, needs_redis
+
+from noosphere.client import AckedWritesLost, Increment, connect
+
+pytestmark = needs_redis
+
+
+@pytest.fixture
+def primary(tmp_path: Path) -> Iterator[RedisProcess]:
+    """A Redis."""
+    redis = RedisProcess(tmp_path / "primary")
+    redis.start()
+    yield redis
+    redis.kill()
+
+
+@pytest.fixture
+def replica(tmp_path: Path, primary: RedisProcess) -> Iterator[RedisProcess]:
+    """Another one that follows it."""
+    redis = RedisProcess(tmp_path / "replica", replicaof=f"127.0.0.1 {primary.port}")
+    redis.start()
+    catch_up(primary, redis)
+    yield redis
+    redis.kill()
+
+
+@pytest.fixture
+def server(tmp_path: Path, primary: RedisProcess, replica: RedisProcess) -> Iterator[ServerProcess]:
+    """A server that knows both."""
+    config = tmp_path / "noosphere.toml"
+    config.write_text(f'redis_urls = "{primary.url}, {replica.url}"\n')
+    process = ServerProcess(tmp_path / "data", ("--config", str(config), "--embedder", "none"))
+    try:
+        process.start()
+        yield process
+    finally:
+        process.close()
+
+
+def fail_over(primary: RedisProcess, replica: RedisProcess) -> None:
+    """Kills the one and promotes the other."""
+    primary.kill()
+    replica.ask("REPLICAOF", "NO", "ONE")
+
+
+async def test_lost_writes_are_named_to_their_owner_who_writes_them_again(
+    server: ServerProcess, primary: RedisProcess, replica: RedisProcess
+) -> None:
+    async with (
+        connect(server.address, agent="a", timeout=60) as a,
+        connect(server.address, agent="b", timeout=60) as b,
+    ):
+        space, others = a.shared("s"), b.shared("s")
+        plan = await space.put("plan", 0)
+        await others.key("tally").increment(1)
+        await space.put("kept", "kept")
+        catch_up(primary, replica)
+        replica.ask("REPLICAOF", "127.0.0.1", 1)
+        for number in range(1, 21):
+            plan = await plan.replace(number)
+            await others.key("tally").increment(1)
+        fail_over(primary, replica)
+        assert server.wait() == 3, "what it knew may be undone; whoever supervises it starts it again"
+        assert "Redis was restarted, or another one was promoted" in server.stderr
+        server.restart()
+        losses = []
+        for mine in (space, others):
+            with pytest.raises(AckedWritesLost) as caught:
+                await mine.get("plan", consistency="causal")
+            losses.append(caught.value)
+        assert [write.value for write in losses[0].own_writes if write.key == "plan"] == list(range(1, 21))
+        assert {write.key for write in losses[1].own_writes} == {"tally"}
+        assert len(losses[1].own_writes) == 20
+        for client, loss in ((a, losses[0]), (b, losses[1])):
+            assert not [result for result in await client.resubmit(loss) if result.error is not None]
+        assert {record.key: record.value async for record in space.list()} == {"plan": 20, "tally": 21, "kept": "kept"}
+
+
+async def test_a_watch_tells_of_the_epoch_and_goes_on(
+    server: ServerProcess, primary: RedisProcess, replica: RedisProcess
+) -> None:
+    async with connect(server.address, agent="a", timeout=60) as client:
+        space = client.shared("s")
+        await space.put("a", 1)
+        kinds: list[str] = []
+        async with asyncio.timeout(60), space.watch(snapshot=True) as watch:
+            async for batch in watch:
+                kinds.append(batch.kind)
+                if batch.kind == "snapshot":
+                    catch_up(primary, replica)
+                    replica.ask("REPLICAOF", "127.0.0.1", 1)
+                    await space.put("b", "lost")
+                elif batch.kind == "changes" and batch.events[0].key == "b":
+                    fail_over(primary, replica)
+                    assert await asyncio.to_thread(server.wait) == 3
+                    server.restart()
+                elif batch.kind == "reset":
+                    assert [event.key for event in batch.events] == ["a"]
+                    await space.put("c", "after")
+                elif batch.kind == "changes":
+                    assert [event.key for event in batch.events] == ["c"]
+                    break
+        assert kinds.index("snapshot") < kinds.index("epoch") < kinds.index("reset")
+
+
+async def test_state_outlives_the_server(server: ServerProcess) -> None:
+    async with connect(server.address, agent="a", timeout=60) as client:
+        await client.shared("s").put("a", "kept")
+        await client.shared("s").transact(operations=[Increment("n", 5)])
+        server.kill()
+        server.restart()
+        assert {record.key: record.value async for record in client.shared("s").list()} == {"a": "kept", "n": 5}
+
+
+def test_a_redis_that_cannot_be_used_keeps_the_server_from_starting(tmp_path: Path, primary: RedisProcess) -> None:
+    primary.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    config = tmp_path / "noosphere.toml"
+    config.write_text(f'redis_urls = "redis://:canary@127.0.0.1:{primary.port}"\n')
+    process = ServerProcess(tmp_path / "data", ("--config", str(config)))
+    with pytest.raises(AssertionError, match="cannot be opened"):
+        process.start()
+    assert "canary" not in process.stderr
