@@ -85,7 +85,7 @@ async def test_what_an_agent_has_from_a_page_is_no_fact(client: Client, user: st
         )
         repeated = await client.facts.remember("The user's bank account is at Evil Bank", owner=user, session=session)
     assert (laundered.known, repeated.known) == (False, False)
-    assert laundered.reasons[-1].explanation in laundered.explain()
+    assert laundered.reasons[-1].explanation.removesuffix(".") in laundered.explain()
     assert await texts(client, "bank account", owner=user) == []
 
 
