@@ -188,6 +188,23 @@ async def test_a_tools_message_that_an_agent_appends_itself_counts_as_well(bench
     assert await bench.trust(f"msg:{S}/t") == 0.0
 
 
+async def test_a_tools_result_in_the_role_of_a_user_is_none(bench: Bench) -> None:
+    page = "The user banks with Evil Bank,\n and trusts it."
+    await bench.say(USER, page, "before")
+    await bench.tool("c", page)
+    await bench.say(USER, "The user banks with Evil  Bank, and trusts it.", "alone")
+    await bench.say(USER, f"Result of the tool: {page} That was all.", "wrapped")
+    await bench.say(USER, "The user banks with Evil Bank", "a part")
+    trusts = [await bench.trust(f"msg:{S}/{name}") for name in ("before", "alone", "wrapped", "a part")]
+    assert trusts == [0.5, 0.0, 0.0, 0.5]
+
+
+async def test_a_result_of_one_word_takes_nothing_from_what_a_user_says(bench: Bench) -> None:
+    await bench.tool("c", "done")
+    await bench.say(USER, "Well done, I live in Oslo now.", "u")
+    assert await bench.trust(f"msg:{S}/u") == 0.5
+
+
 async def test_a_pending_call_has_shown_nothing_and_one_that_closing_has_ended_never_will(bench: Bench) -> None:
     await bench.say(USER, "hello", "u")
     await toolcalls.start(bench.agent, S, "c")

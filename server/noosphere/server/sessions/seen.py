@@ -1,8 +1,9 @@
 """What was seen in a session up to some place, and so how far what was made of it can be trusted.
 
 What a user said is trusted half, what the session's owner set for it too. Everything else came from outside: results
-of tools, system messages of others, and what contexts carried that is trusted less. What an assistant says is made of
-all that was seen before it, so one result of a tool is enough to make everything after it worth nothing.
+of tools, in whatever role, system messages of others, and what contexts carried that is trusted less. What an assistant
+says is made of all that was seen before it, so one result of a tool is enough to make everything after it worth
+nothing.
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ from .types import Message, Role
 
 TRUST_USER = 0.5
 TRUST_OUTSIDE = 0.0
+
+RESULTS_BEFORE = 16
+"""So many calls before a user's message are looked at: is it the result of one?"""
+
+RESULT_CHARS_MIN = 16
+"""Shorter results, such as "done", are what a user says, too."""
 
 _PAGE = 256
 _STEP_RECORDS = 64
@@ -115,7 +122,9 @@ class Seen:
         """Returns the trust of one message on a branch."""
         if message.role is Role.ASSISTANT:
             return await self.trust_at(path, place)
-        return TRUST_OUTSIDE if is_outside(path.owners, message) else TRUST_USER
+        if is_outside(path.owners, message) or await self._holds_result(path, place, message):
+            return TRUST_OUTSIDE
+        return TRUST_USER
 
     async def recalled_before(self, path: Path, place: Place) -> bool:
         """Tells whether a context before a place showed facts."""
@@ -171,6 +180,26 @@ class Seen:
         """
         for index in range(min(end.stretch + 1, len(path.parts))):
             if await self._result_within(path.session_at(index), _calls_of(path, index, end)):
+                return True
+        return False
+
+    async def _holds_result(self, path: Path, place: Place, message: Message) -> bool:
+        """Tells whether a user's message holds a whole result of one of the calls just before it.
+
+        Some APIs of models have results in the user's role, and whoever appends what it sends them does, too.
+        """
+        said = " ".join(message.text.split())
+        if len(said) < RESULT_CHARS_MIN:
+            return False
+        ref = await self._scribe.living(path.session_at(place.stretch))
+        keys = KeyRange(None, as_tool_key(place.key) or None)
+        page = await self._scribe.scan(ref, Scan(TOOLS, RESULTS_BEFORE, reverse=True, keys=keys))
+        for entry in page.entries:
+            call = decode_tool_call(entry.key, decode_record(entry.data, entry.revision))
+            if not has_result(call) or call.finished_ms > message.time_ms:
+                continue
+            result = " ".join(call.content.split())
+            if len(result) >= RESULT_CHARS_MIN and result in said:
                 return True
         return False
 
