@@ -56,6 +56,15 @@ FOUND = """
     The user is called Anna | user | name | anna | one
     I'm married to Ben | user | married to | ben | one
     I live in Berlin now. | user | live in | berlin | one
+    Lives in Berlin now. | user | live in | berlin | one
+    Works at Acme | user | work for | acme | one
+    Prefers dark mode | user | prefer mode | dark mode | one
+    Prefers tea over coffee | user | prefer of coffee and tea | tea | one
+    Likes tea | user | like | tea | several
+    Is married to Ben | user | married to | ben | one
+    Was born in Graz | user | born in | graz | one
+    Works in progress are in Graz | works in progress | in | graz | ?
+    Lives in Graz was a song by Anna | lives in graz | was song by | anna | ?
     Anna has lived in Graz since 2019 | anna | live in | graz | one
     Anna has moved to Linz | anna | live in | linz | one
     Anna lives at 12 Hill Road | anna | live at | 12 hill road | one
@@ -110,6 +119,9 @@ NOTHING = """
     Ben says Anna lives in Graz
     Perhaps the capital of Peru is Lima
     He lives in Graz
+    Is Lima the capital of Peru
+    Likes of Anna are rare
+    Lives in Graz and works in Linz
     It is located in the city of Graz
     This is the capital of Peru
     Anna lives in this city

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ..shape import Found
+from .elided import with_subject
 from .sentence import prepared
 from .statements import copula, described, inverse, labelled, owned
 from .verbs import verb
@@ -20,7 +21,7 @@ _RULES = (labelled, inverse, described, owned, copula, verb)
 
 def english(text: str) -> Found | None:
     """Returns the parts of a claim, None where these rules are not sure of them."""
-    plain = prepared(text)
+    plain = prepared(with_subject(text))
     if plain is None:
         return None
     found = next(filter(None, (rule(plain) for rule in _RULES)), None)
