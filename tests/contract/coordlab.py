@@ -13,6 +13,7 @@ from noosphere.consistency.limits import AGENT_LEASE_MS
 from noosphere.server.ports.coordinator import Coordinator
 from noosphere.server.ports.runtime import SystemClock
 from noosphere.server.storage.etcd import EtcdCoordinator
+from noosphere.server.storage.etcd import wire_pb2 as wire
 from noosphere.testing import ManualClock
 
 
@@ -33,6 +34,22 @@ class CoordinatorLab(Protocol):
         """Lets every lease lapse that nobody renews."""
         ...
 
+    def advance(self, by_ms: int) -> None:
+        """Moves on the time by which callers wait."""
+        ...
+
+    async def lapse_lock(self, name: str) -> None:
+        """Lets the lease of a lock's holder lapse, which is at most that of an agent."""
+        ...
+
+    async def lapse_members(self, group: str) -> None:
+        """Lets the leases of a group's members lapse, which are at most those of agents."""
+        ...
+
+    def queued(self, name: str) -> int:
+        """Returns how many wait for a lock that somebody holds."""
+        ...
+
     async def reopen(self) -> None:
         """Closes in order and opens again."""
         ...
@@ -49,6 +66,16 @@ class EmbeddedCoordinatorLab(EmbeddedLab):
 
     async def lapse(self) -> None:
         self.clock.advance(AGENT_LEASE_MS)
+
+    async def lapse_lock(self, name: str) -> None:
+        self.clock.advance(AGENT_LEASE_MS)
+
+    async def lapse_members(self, group: str) -> None:
+        self.clock.advance(AGENT_LEASE_MS)
+
+    def queued(self, name: str) -> int:
+        lock = self.coordinator.locks._locks.get(name)
+        return len(lock.queue) if lock is not None else 0
 
 
 class PacedClock(ManualClock):
@@ -97,6 +124,23 @@ class EtcdLab:
             self.server.lapse(lease)
         # Lapses are told in the order in which they were, and before what comes after them.
         await self.coordinator.set_policy(NamePattern("shared/passed", True), None)
+
+    def advance(self, by_ms: int) -> None:
+        self.clock.advance(by_ms)
+
+    async def lapse_lock(self, name: str) -> None:
+        self.server.lapse(min(self.seats(name), key=lambda kv: kv.create_revision).lease)
+
+    async def lapse_members(self, group: str) -> None:
+        for kv in self.server.kvs(f"{self.root}here/{group}\0"):
+            self.server.lapse(kv.lease)
+
+    def queued(self, name: str) -> int:
+        return len(self.seats(name)) - 1
+
+    def seats(self, name: str) -> list[wire.KeyValue]:
+        """Returns who wants a lock."""
+        return self.server.kvs(f"{self.root}live/seat/{name}\0")
 
     def leases(self) -> set[int]:
         """Returns the leases of agents that etcd has."""

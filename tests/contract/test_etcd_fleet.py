@@ -120,12 +120,19 @@ async def test_who_was_kept_is_active_for_every_process_when_the_call_returns(et
 
 
 async def test_a_lease_lapses_in_etcd_unless_its_agent_calls(etcd: EtcdLab) -> None:
-    # The shortest lease that etcd grants here.
-    real = await EtcdCoordinator.open([etcd.server.endpoint], clock=SystemClock(), root=etcd.root, agent_lease_ms=1_000)
+    def lease_of(agent_id: str) -> int:
+        key = f"{etcd.root}live/lease/{agent_id}"
+        return next((kv.lease for kv in etcd.server.kvs(key) if kv.key == key.encode()), 0)
+
+    options: Any = {"clock": SystemClock(), "root": etcd.root, "agent_lease_ms": 3_000}
+    real = await EtcdCoordinator.open([etcd.server.endpoint], **options)
     try:
         quiet = await real.open_agent("quiet", False)
         calling = await real.open_agent("calling", False)
-        await until(lambda: real.touch(calling) and real.active_count() == 1)
+        lease = lease_of("calling")
+        await until(lambda: real.touch(calling) and not lease_of("quiet"))
+        assert lease_of("calling") == lease, "renewed in time, not given a new one"
+        await until(lambda: real.active_count() == 1)
         await refusal_of(Reason.AGENT_ACTIVE, etcd.coordinator, etcd.coordinator.open_agent("calling", False))
         newer = await etcd.coordinator.open_agent("quiet", False)
         assert newer.number > quiet.number
@@ -197,8 +204,11 @@ async def test_what_was_compacted_while_the_watch_was_broken_is_read_anew(
         for name in ("goes", "stays"):
             await etcd.coordinator.set_policy(NamePattern(f"shared/{name}", True), STRICT)
         ended = await coordinator.open_agent("ended", False)
+        called = await coordinator.open_agent("called", False)
         await coordinator.refresh()
         proxy.lose_replies = True
+        for kv in etcd.server.kvs(f"{etcd.root}live/lease/called"):
+            etcd.server.lapse(kv.lease)
         await etcd.coordinator.set_policy(NamePattern("shared/goes", True), None)
         await proxy.lost.wait()
         await etcd.coordinator.keep_agent(ended)
@@ -209,6 +219,8 @@ async def test_what_was_compacted_while_the_watch_was_broken_is_read_anew(
         await until(lambda: coordinator.touch(last))
         assert coordinator.policies() == etcd.coordinator.policies()
         assert not coordinator.touch(ended)
+        assert coordinator.active_count() == 2, "a call that etcd has not been told of yet still counts"
+        assert coordinator.touch(called)
         assert any("read anew" in record.getMessage() for record in caplog.records)
 
 

@@ -1,4 +1,4 @@
-"""The coordinator port: incarnations, epochs, and rules by name pattern.
+"""The coordinator port: incarnations, epochs, rules by name pattern, locks and presence.
 
 What must be agreed on by every replica and changes rarely. The embedded driver serves one process;
 etcd serves a fleet.
@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from noosphere.consistency import NamePattern, NamespacePolicy
+
+from .locks import Locks, Presence
 
 
 class Incarnation(NamedTuple):
@@ -43,6 +45,16 @@ class Coordinator(Protocol):
 
     Every call may be refused with ENGINE_UNAVAILABLE; of one that changes something the outcome is then unknown.
     """
+
+    @property
+    def locks(self) -> Locks:
+        """Locks with fencing tokens, and elections."""
+        ...
+
+    @property
+    def presence(self) -> Presence:
+        """Groups of members."""
+        ...
 
     async def open_agent(self, agent_id: str, takeover: bool, request_id: str = "") -> Incarnation:
         """Begins an incarnation, ending any earlier one.

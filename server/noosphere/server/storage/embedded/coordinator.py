@@ -18,6 +18,8 @@ from ...ports.coordinator import EpochRecord, Incarnation, PolicyTable
 from ...ports.runtime import Clock
 from .database import damaged, open_database
 from .folder import DataFolderError, StoreFailed, log_failure
+from .locks import EmbeddedLocks
+from .presence import EmbeddedPresence
 from .sqlite import FILE as WORKING
 from .worker import ThreadWorker, Worker, run
 
@@ -110,6 +112,8 @@ class EmbeddedCoordinator:
         self._loop = asyncio.get_running_loop()
         self._failure: StoreFailed | None = None
         self._closed = False
+        self.locks = EmbeddedLocks(clock, self._next_number)
+        self.presence = EmbeddedPresence(clock, self._next_number)
 
     @classmethod
     async def open(
@@ -289,6 +293,13 @@ class EmbeddedCoordinator:
         self._closed = True
         await run(self._worker, self._db.close)
         self._worker.stop()
+
+    async def _next_number(self) -> int:
+        """Counts on, for what a restart must not number again."""
+        self._check()
+        self._counter = number = self._counter + 1
+        await self._write([("INSERT OR REPLACE INTO state VALUES ('counter', ?)", (number,))])
+        return number
 
     def _make_table(self) -> PolicyTable:
         return PolicyTable(self._config_version, MappingProxyType(dict(self._policies)))

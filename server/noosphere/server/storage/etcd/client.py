@@ -17,6 +17,7 @@ import grpc.aio
 from noosphere.consistency import Reason, Refusal
 
 from . import wire_pb2 as wire
+from .keys import end_of
 
 CALL_SECONDS_MAX = 2.0
 CALLS_MAX = 256
@@ -111,6 +112,15 @@ class EtcdClient:
             if not response.more:
                 return revision, found
             start = found[-1].key + b"\0"
+
+    async def count(self, prefix: bytes) -> int:
+        """Returns how many keys begin with a prefix.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        request = wire.RangeRequest(key=prefix, range_end=end_of(prefix), count_only=True)
+        return (await self.range(request)).count
 
     async def range(self, request: wire.RangeRequest) -> wire.RangeResponse:
         """Reads keys; asks the next member if one does not answer.
@@ -273,8 +283,3 @@ class EtcdClient:
 def unavailable() -> Refusal:
     """Returns the refusal of a call without an answer. What has failed, and where, is for the server's log."""
     return Refusal(Reason.ENGINE_UNAVAILABLE, "etcd does not answer, the outcome of this call is unknown")
-
-
-def end_of(prefix: bytes) -> bytes:
-    """Returns the first key after all that begin with a prefix, whose last byte is not 255."""
-    return prefix[:-1] + bytes((prefix[-1] + 1,))

@@ -14,6 +14,8 @@ from .client import EtcdClient
 from .epochs import Epochs
 from .feed import Feed
 from .keys import FORMAT, Layout, put, unchanged
+from .locks import EtcdLocks
+from .presence import EtcdPresence
 from .renewing import Renewer
 from .rules import Rules
 from .view import View
@@ -46,6 +48,8 @@ class EtcdCoordinator:
         self._rules = Rules(client, layout, view, self._feed)
         self._epochs = Epochs(client, layout, clock)
         self._closed = False
+        self.locks = EtcdLocks(client, layout, view, clock)
+        self.presence = EtcdPresence(client, layout)
 
     @classmethod
     async def open(

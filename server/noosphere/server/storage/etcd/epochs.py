@@ -9,8 +9,8 @@ from noosphere.consistency import Reason, Refusal
 from ...ports.coordinator import EpochRecord
 from ...ports.runtime import Clock
 from . import wire_pb2 as wire
-from .client import EtcdClient, end_of
-from .keys import Layout, none_after, put
+from .client import EtcdClient
+from .keys import Layout, end_of, none_after, put
 
 TRIES_MAX = 16
 """How often another process may be faster."""

@@ -1,4 +1,4 @@
-"""Names of keys in etcd, and the parts of transactions.
+r"""Names of keys in etcd, and the parts of transactions.
 
 format                what the layout is
 last/<agent>          written with every incarnation, for ever: its revision is the agent's newest number
@@ -36,6 +36,8 @@ class Layout:
         self.leases = self.live + b"lease/"
         self.opens = self.live + b"open/"
         self.rules = self.live + b"rule/"
+        self.seats = self.live + b"seat/"
+        self._here = base + b"here/"
         self._last = base + b"last/"
 
     def last(self, agent_id: str) -> bytes:
@@ -67,6 +69,22 @@ class Layout:
         text = key.removeprefix(self.rules).decode()
         return NamePattern(text[1:], text[0] == "=")
 
+    def lock(self, name: str) -> bytes:
+        """Returns what the keys of all begin with who want a lock. Names have no NUL, so nobody else's do."""
+        return self.seats + name.encode() + b"\0"
+
+    def seat(self, name: str, lease: int) -> bytes:
+        """Returns the key of one who wants a lock."""
+        return self.lock(name) + f"{lease:016x}".encode()
+
+    def group(self, group: str) -> bytes:
+        """Returns what the keys of a group's members begin with."""
+        return self._here + group.encode() + b"\0"
+
+    def member(self, group: str, name: str) -> bytes:
+        """Returns the key of a member."""
+        return self.group(group) + name.encode()
+
 
 def put(key: bytes, value: bytes = b"", lease: int = 0) -> wire.RequestOp:
     """Returns the operation that writes a key."""
@@ -78,9 +96,53 @@ def delete(key: bytes) -> wire.RequestOp:
     return wire.RequestOp(request_delete_range=wire.DeleteRangeRequest(key=key))
 
 
+def oldest(prefix: bytes) -> wire.RangeRequest:
+    """Returns the reading of the key that has been there for longest."""
+    return wire.RangeRequest(
+        key=prefix,
+        range_end=end_of(prefix),
+        limit=1,
+        sort_target=wire.RangeRequest.CREATE,
+        sort_order=wire.RangeRequest.ASCEND,
+    )
+
+
+def before(prefix: bytes, create_revision: int) -> wire.RangeRequest:
+    """Returns the reading of the youngest key that is older than one."""
+    return wire.RangeRequest(
+        key=prefix,
+        range_end=end_of(prefix),
+        limit=1,
+        sort_target=wire.RangeRequest.CREATE,
+        sort_order=wire.RangeRequest.DESCEND,
+        max_create_revision=create_revision - 1,
+    )
+
+
 def get(key: bytes) -> wire.RequestOp:
     """Returns the operation that reads a key."""
     return wire.RequestOp(request_range=wire.RangeRequest(key=key))
+
+
+def end_of(prefix: bytes) -> bytes:
+    """Returns the first key after all that begin with a prefix, whose last byte is not 255."""
+    return prefix[:-1] + bytes((prefix[-1] + 1,))
+
+
+def created(key: bytes, create_revision: int) -> wire.Compare:
+    """Returns the condition that a key has been there since a revision; 0: that it is not there."""
+    return wire.Compare(key=key, target=wire.Compare.CREATE, result=wire.Compare.EQUAL, create_revision=create_revision)
+
+
+def none_at(prefix: bytes) -> wire.Compare:
+    """Returns the condition that there is no key with a prefix."""
+    return wire.Compare(
+        key=prefix,
+        range_end=end_of(prefix),
+        target=wire.Compare.CREATE,
+        result=wire.Compare.EQUAL,
+        create_revision=0,
+    )
 
 
 def unchanged(key: bytes, mod_revision: int) -> wire.Compare:

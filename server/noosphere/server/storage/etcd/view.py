@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from types import MappingProxyType
 
@@ -40,7 +41,20 @@ class View:
         self._rules: dict[NamePattern, NamespacePolicy] = {}
         self._config_version = 0
         self._rules_moved = False
+        self._left: dict[bytes, set[asyncio.Future[None]]] = {}
         self.table = PolicyTable(0, MappingProxyType({}))
+
+    def left(self, key: bytes, future: asyncio.Future[None]) -> None:
+        """Asks that ``future`` be done when a key has gone, or may have. Whoever gives up cancels it."""
+        waiting = self._left.setdefault(key, set())
+        waiting.add(future)
+        future.add_done_callback(lambda done: self._forget(key, done))
+
+    def _forget(self, key: bytes, future: asyncio.Future[None]) -> None:
+        waiting = self._left.get(key, set())
+        waiting.discard(future)
+        if not waiting:
+            self._left.pop(key, None)
 
     def reset(self, kvs: Iterable[wire.KeyValue]) -> None:
         """Takes a whole reading in place of everything that was known.
@@ -58,6 +72,8 @@ class View:
                 agent.ends_ms = known.ends_ms
         self._rules_moved = True
         self._show_rules()
+        for key in list(self._left):
+            self._tell(key)
 
     def apply(self, events: Iterable[wire.Event]) -> None:
         """Takes what has changed, whole revisions at a time.
@@ -94,6 +110,13 @@ class View:
         elif key.startswith(layout.rules):
             self._rules.pop(layout.pattern_of(key), None)
             self._rules_moved = True
+        else:
+            self._tell(key)
+
+    def _tell(self, key: bytes) -> None:
+        for future in self._left.pop(key, ()):
+            if not future.done():
+                future.set_result(None)
 
     def _show_rules(self) -> None:
         # A table that was handed out never changes, and shows whole revisions only.

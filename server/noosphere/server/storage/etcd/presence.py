@@ -1,0 +1,84 @@
+"""Members of groups on etcd: a key under a lease each."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ...ports.locks import Member
+from ..leasing import MEMBERS_MAX, check_member, full, gone
+from . import wire_pb2 as wire
+from .client import EtcdClient
+from .keys import Layout, delete, get, put, unchanged
+
+
+class _Life(msgspec.Struct):
+    lease_ms: int
+    data: bytes
+
+
+class EtcdPresence:
+    """See :class:`~noosphere.server.ports.locks.Presence`."""
+
+    def __init__(self, client: EtcdClient, layout: Layout) -> None:
+        self._client = client
+        self._layout = layout
+
+    async def join(self, group: str, name: str, lease_ms: int, data: bytes = b"") -> Member:
+        """Enters a group, in place of an earlier life of the same member.
+
+        The limit on members is looked at before: several that join a nearly full group at once may exceed it.
+
+        Raises:
+            Refusal: INVALID_FIELD, VALUE_TOO_LARGE, LIMIT_EXCEEDED or ENGINE_UNAVAILABLE.
+        """
+        check_member(group, name, lease_ms, data)
+        key = self._layout.member(group, name)
+        prefix = self._layout.group(group)
+        counted = await self._client.count(prefix)
+        if counted >= MEMBERS_MAX and await self._client.read(key) is None:
+            raise full(counted + 1)
+        lease = await self._client.grant(-(-lease_ms // 1000))
+        value = msgspec.json.encode(_Life(lease_ms, data))
+        written = await self._client.write([], [get(key), put(key, value, lease)])
+        for earlier in written.responses[0].response_range.kvs:
+            await self._client.drop(earlier.lease)
+        return Member(group, name, written.revision, lease_ms, data)
+
+    async def keep(self, group: str, name: str, number: int) -> None:
+        """Begins the lease anew.
+
+        Raises:
+            Refusal: STALE_FENCE or ENGINE_UNAVAILABLE.
+        """
+        kv = await self._client.read(self._layout.member(group, name))
+        if kv is None or kv.mod_revision != number or not await self._client.renew([kv.lease]):
+            raise gone(group, name, number)
+
+    async def leave(self, group: str, name: str, number: int) -> bool:
+        """Leaves a group; returns whether this life of the member was still there.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        key = self._layout.member(group, name)
+        kv = await self._client.read(key)
+        if kv is None or kv.mod_revision != number:
+            return False
+        left = await self._client.write([unchanged(key, number)], [delete(key)])
+        await self._client.drop(kv.lease)
+        return left.succeeded
+
+    async def members(self, group: str) -> tuple[Member, ...]:
+        """Returns who is there, by name.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        prefix = self._layout.group(group)
+        _, kvs = await self._client.read_all(prefix)
+        return tuple(_member(group, kv.key.removeprefix(prefix).decode(), kv) for kv in kvs)
+
+
+def _member(group: str, name: str, kv: wire.KeyValue) -> Member:
+    life = msgspec.json.decode(kv.value, type=_Life)
+    return Member(group, name, kv.mod_revision, life.lease_ms, life.data)
