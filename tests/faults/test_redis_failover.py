@@ -14,9 +14,9 @@ from tests.support.redis import RedisProcess, catch_up, needs_redis
 
 from noosphere.consistency import LostRange, Reason, Refusal, find_lost
 from noosphere.server.ports.runtime import SystemClock
-from noosphere.server.ports.store import Committed, FailureKind, NamespaceRef, Replayed
+from noosphere.server.ports.store import Commit, Committed, FailureKind, NamespaceRef, Replayed
 from noosphere.server.storage.embedded import EmbeddedCoordinator
-from noosphere.server.storage.redis import RedisStore, UnfitRedis, fence
+from noosphere.server.storage.redis import RedisStore, UnfitRedis, engine, fence, wire
 from noosphere.server.storage.redis.scripts import LoadedScripts, scripts_of
 
 pytestmark = needs_redis
@@ -285,6 +285,56 @@ async def test_without_a_primary_calls_are_refused_and_later_served(
     assert await get(store, "a", A) is not None
 
 
+async def test_a_redis_that_stands_still_is_noticed_and_used_again(
+    store: RedisStore, primary: RedisProcess, coordinator: EmbeddedCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "REPLY_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(engine, "CALL_SECONDS_MAX", 0.5)
+    first = await write(store, put("a"), namespace=A)
+    primary.pause()
+    results = await asyncio.gather(
+        commit(store, put("a", b"once"), namespace=A), store.read(A, ("a",)), return_exceptions=True
+    )
+    assert [getattr(result, "reason", None) for result in results] == [Reason.ENGINE_UNAVAILABLE] * 2
+    primary.resume()
+    monkeypatch.undo()
+    assert await head(store, A) == first + 1, "what was on its way was executed when it went on, and once"
+    assert len(await coordinator.epochs()) == 2, "nothing was lost, so no epoch begins"
+
+
+async def test_a_namespace_that_somebody_used_in_a_later_epoch_is_left_alone(
+    store: RedisStore, primary: RedisProcess
+) -> None:
+    await write(store, put("a"), namespace=A)
+    primary.ask("HSET", f"noosphere:{{{A.storage_id.hex()}}}:h", "e", f"{store.epoch + 1:06x}")
+    for call in (commit(store, put("a"), namespace=A), store.read(A, ()), store.drop(A, None)):
+        with pytest.raises(Refusal) as refused:
+            await call
+        assert refused.value.reason is Reason.ENGINE_UNAVAILABLE
+    assert await write(store, put("a"), namespace=B)
+
+
+async def test_names_that_a_failover_has_lost_are_noted_again(
+    store: RedisStore, primary: RedisProcess, replica: RedisProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The note is made before, the commit after the failover: nobody would ever sweep the namespace."""
+    await write(store, put("a"), namespace=A)
+    cut_off(primary, replica)
+    noting = store._catalogue.note
+
+    async def note_and_fail_over(ref: NamespaceRef) -> None:
+        await noting(ref)
+        monkeypatch.undo()
+        fail_over(primary, replica)
+        # Somebody else's call finds the new primary, so that the commit is not lost on the way.
+        await store.read(A, ())
+
+    monkeypatch.setattr(store._catalogue, "note", note_and_fail_over)
+    result = await store.commit(C, Commit(store.epoch + 1, 0, mutations=(put("a"),)))
+    assert isinstance(result, Committed)
+    assert [n.ref for n in await store.namespaces("", "", 10)] == [A, C]
+
+
 async def test_a_redis_that_is_full_takes_no_part_of_a_commit(store: RedisStore, primary: RedisProcess) -> None:
     before = await write(store, put("a"), namespace=A)
     primary.ask("CONFIG", "SET", "maxmemory", 1)
@@ -329,13 +379,13 @@ async def test_a_coordinator_that_knows_less_than_redis_is_not_used(
 
 async def test_calls_made_at_once_share_round_trips(store: RedisStore) -> None:
     await write(store, put("a"), namespace=A)
-    wire = store._engine.wire
-    assert wire is not None
-    before = wire.batch_count
+    connection = store._engine.wire
+    assert connection is not None
+    before = connection.batch_count
     reads = [get(store, "a", A) for _ in range(200)]
     writes = [write(store, put(f"k{i}"), namespace=A) for i in range(200)]
     await asyncio.gather(*reads, *writes)
-    assert wire.batch_count - before <= 3
+    assert connection.batch_count - before <= 3
 
 
 async def test_store_time_goes_on_from_what_was_told_on_a_machine_that_is_behind(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -91,6 +93,14 @@ class RedisProcess:
         if self.process is not None:
             self.process.kill()
             self.process.wait(EXIT_SECONDS_MAX)
+
+    def pause(self) -> None:
+        """Stops it where it stands."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Lets it go on."""
+        os.kill(self.pid, signal.SIGCONT)
 
     def restart(self) -> None:
         """Ends it without warning and starts it on the same files."""
