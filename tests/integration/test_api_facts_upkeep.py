@@ -14,6 +14,7 @@ from tests.support.worlds import LocalWorld, World
 
 from noosphere.consistency import Reason, Refusal
 from noosphere.server.facts import pipeline, planning
+from noosphere.server.ports.factqueue import Job
 from noosphere.server.ports.factstore import FactContent, FactKey
 from noosphere.v1 import fact_service_pb2 as pb
 
@@ -332,6 +333,23 @@ async def test_what_one_round_has_no_room_to_compare_is_compared_by_the_next(
     await local_world.elapse(1)
     assert told(await user.facts.run_upkeep(user.user)) == [(newer, "merge")]
     assert [fact.id for fact in await user.facts.listed(user.user)] == [older]
+
+
+async def test_jobs_that_were_given_up_go_when_their_fate_is_no_longer_remembered(local_world: LocalWorld) -> None:
+    operator = FactAgent(await local_world.agent("cli/anna"))
+    queue = local_world.server.engine.facts.queue
+    await queue.put([Job("shared/office#c" + "0" * 24, 2, b'{"kind": "unheard of"}', "shared/office#shared/office")])
+    local_world.server.engine.facts.workers.wake()
+    while not (await queue.stats()).dead:
+        await operator.upkeep()
+    await local_world.elapse(30 * DAY_MS - 60_000)
+    await operator.run_upkeep()
+    assert (await queue.stats()).dead == 1
+    await local_world.elapse(60_000)
+    await operator.run_upkeep(dry_run=True)
+    assert (await queue.stats()).dead == 1
+    await operator.run_upkeep()
+    assert (await queue.stats()).dead == 0
 
 
 async def test_upkeep_of_one_scope_leaves_others_alone_and_all_are_the_operators(world: World) -> None:

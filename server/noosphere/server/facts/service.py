@@ -39,7 +39,7 @@ from .recall import ContextFacts
 from .retrieval import TOKENIZER, Retrieval
 from .sanitise import findings
 from .scopes import IdKind, check_scope, require_write, scope_of
-from .sweeping import Sweeper
+from .sweeping import DeadJobs, Sweeper
 from .types import Decision, Status
 from .upkeep import FactUpkeep, Report, ScopeRound
 from .vectors import Vectors
@@ -101,7 +101,7 @@ class Facts:
         self.ledger = Ledger(core)
         self.store = store
         self.queue = queue
-        self.vectors = Vectors(embedder)
+        self.vectors = Vectors(embedder, clock)
         claims = KnownClaims()
         self.pipeline = Pipeline(self.ledger, store, self.vectors, claims, decided=self._heard)
         self._lines = Lines()
@@ -134,6 +134,7 @@ class Facts:
             self.ledger,
             Planner(self.ledger, store, self.policies, claims, compressor, clock=clock, dropped=dropped),
             Sweeper(self.ledger, store),
+            DeadJobs(self.ledger, queue),
             self.forgetting.resume,
             clock=clock,
             interval_ms=upkeep_interval_ms,

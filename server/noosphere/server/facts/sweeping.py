@@ -1,13 +1,15 @@
-"""Removes words that no ledger names: contents of decisions that were never committed, and of refusals long ago."""
+"""Removes what nobody refers to: words of decisions never committed or of refusals long ago, and jobs long given up."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..ports.factqueue import BATCH_MAX as JOBS_MAX
+from ..ports.factqueue import FactQueue
 from ..ports.factstore import BATCH_MAX, FactContent, FactKey, FactStore
 from .contents import HELD, versions_by_parts
-from .ledger import CandidateNote, FactNote, Ledger, candidate_key, fact_key
+from .ledger import CANDIDATE_RETENTION_MS, CandidateNote, FactNote, Ledger, candidate_key, fact_key
 from .planning import Change
 
 ORPHAN_AGE_MS = 10 * 60 * 1000
@@ -15,6 +17,10 @@ ORPHAN_AGE_MS = 10 * 60 * 1000
 
 SWEPT_MAX = 10_000
 """Most contents of one round."""
+
+
+DEAD_LOOKED_AT_MAX = 10_000
+"""Most dead jobs that are looked at in one round; the next one goes on from there."""
 
 
 class Swept(NamedTuple):
@@ -74,3 +80,35 @@ class Sweeper:
 
     def _is_old(self, content: FactContent) -> bool:
         return content.recorded_ms <= self._ledger.now_ms - ORPHAN_AGE_MS
+
+
+class DeadJobs:
+    """Removes jobs that were given up, once it is no longer remembered why: nobody could look at them any more.
+
+    Args:
+        ledger: knows the time.
+        queue: where they are.
+    """
+
+    def __init__(self, ledger: Ledger, queue: FactQueue) -> None:
+        self._ledger = ledger
+        self._queue = queue
+        self._after = ""
+
+    async def sweep(self) -> int:
+        """Looks at the next ones; returns how many were removed.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        old_ms = self._ledger.now_ms - CANDIDATE_RETENTION_MS
+        old: list[str] = []
+        for _ in range(0, DEAD_LOOKED_AT_MAX, JOBS_MAX):
+            page = await self._queue.dead(self._after, JOBS_MAX)
+            old += [one.job.id for one in page if one.died_ms <= old_ms]
+            self._after = page[-1].job.id if len(page) == JOBS_MAX else ""
+            if not self._after:
+                break
+        for start in range(0, len(old), JOBS_MAX):
+            await self._queue.remove(ids=old[start : start + JOBS_MAX])
+        return len(old)

@@ -19,7 +19,7 @@ from noosphere.consistency import Refusal
 from ..ports.runtime import Clock
 from .ledger import UPKEEP, Ledger, put
 from .planning import Change, Planner
-from .sweeping import Sweeper
+from .sweeping import DeadJobs, Sweeper
 
 log = structlog.get_logger(__name__)
 
@@ -70,6 +70,7 @@ class FactUpkeep:
         ledger: where decisions stand.
         planner: finds what is to be done.
         sweeper: removes words that no ledger names.
+        dead_jobs: removes jobs that were given up long ago.
         resume: goes on with what a crash interrupted in forgetting.
         clock: the source of time.
         interval_ms: how long to rest between rounds over all scopes.
@@ -80,6 +81,7 @@ class FactUpkeep:
         ledger: Ledger,
         planner: Planner,
         sweeper: Sweeper,
+        dead_jobs: DeadJobs,
         resume: Callable[[str], Awaitable[int]],
         *,
         clock: Clock,
@@ -88,6 +90,7 @@ class FactUpkeep:
         self._ledger = ledger
         self._planner = planner
         self._sweeper = sweeper
+        self._dead_jobs = dead_jobs
         self._resume = resume
         self._clock = clock
         self._interval_ms = interval_ms
@@ -122,6 +125,8 @@ class FactUpkeep:
                 continue
             changes += made[: CHANGES_MAX - len(changes)]
             looked_at += count
+        if not scope and not dry_run:
+            await self._dead_jobs.sweep()
         return Report(tuple(changes), looked_at)
 
     async def rounds(self, scopes: Sequence[str]) -> tuple[ScopeRound, ...]:
