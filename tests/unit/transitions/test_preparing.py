@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -63,6 +64,21 @@ async def test_facts_near_an_open_goal_enter_with_source_trust_and_reason() -> N
     }
     assert "0.90" in made.explanation
     assert dict(made.attributes)["kind"] == "fact"
+
+
+async def test_an_embedder_that_is_still_loading_is_not_waited_for() -> None:
+    """Or the first turn of a server would end a second late, and without the facts that its words find."""
+
+    class Loading(Facts):
+        async def embed(self, query: str) -> None:
+            await asyncio.Event().wait()
+
+        async def recall(self, *asked: Any, **limits: Any) -> tuple[RecalledFact, ...]:
+            assert limits["vector"] is None
+            return await super().recall(*asked, **limits)
+
+    (made,) = await promotions(Loading([fact(1)]), LOOK, [GOAL], 1_024)
+    assert made.key == "facts/f1"
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,9 @@ PROMOTED_SCORE_MIN = 0.1
 
 TRUST_MIN = 0.5
 RECALL_SECONDS = 1.0
+EMBED_SECONDS = 0.05
+"""As in a context: without a vector in time, facts are recalled by their words."""
+
 SUMMARY_SECONDS = 10.0
 _TOKENS_MIN = 48
 _RATIO = 5
@@ -79,9 +82,10 @@ async def promotions(
         return ()
     owner = look.session.owner
     try:
+        vector = await _vector(recall, goals)
         async with asyncio.timeout(RECALL_SECONDS):
             found = await recall.recall(
-                owner, (f"agent/{owner}",), goals, vector=await recall.embed(goals), limit=10, tokens_max=bytes_max
+                owner, (f"agent/{owner}",), goals, vector=vector, limit=10, tokens_max=bytes_max
             )
     except Exception as error:  # the port may fail in any way, and a turn ends without facts, too
         if not isinstance(error, (TimeoutError, Refusal)):
@@ -102,6 +106,15 @@ async def promotions(
         if len(chosen) == PROMOTED_MAX:
             break
     return tuple(chosen)
+
+
+async def _vector(recall: FactRecall, goals: str) -> Sequence[float] | None:
+    """Returns the goals as a vector, None if that takes long, as while a model is being loaded."""
+    try:
+        async with asyncio.timeout(EMBED_SECONDS):
+            return await recall.embed(goals)
+    except TimeoutError:
+        return None
 
 
 def _promotion(key: str, fact: RecalledFact, bytes_max: int) -> Promotion | None:
