@@ -76,8 +76,8 @@ async def test_who_waits_gets_it_in_turn_with_growing_tokens(lab: CoordinatorLab
     tasks = [await waiting(lab, "x", f"w{i}") for i in range(4)]
     tokens = [held.token]
     for i, task in enumerate(tasks):
-        assert await lab.coordinator.locks.acquire("x", "impatient", LEASE_MS) is None
         assert await lab.coordinator.locks.release("x", tokens[-1])
+        assert await lab.coordinator.locks.acquire("x", "impatient", LEASE_MS) is None, "nobody goes before the queue"
         got = await task
         assert got is not None
         assert got.owner == f"w{i}"
@@ -88,16 +88,29 @@ async def test_who_waits_gets_it_in_turn_with_growing_tokens(lab: CoordinatorLab
 
 async def test_a_lapsed_lock_goes_to_the_next_and_its_token_is_stale(lab: CoordinatorLab) -> None:
     locks = lab.coordinator.locks
-    first = await took(lab, "x", "paused")
-    task = await waiting(lab, "x", "next")
+    held = await took(lab, "x", "paused")
+    tasks = [await waiting(lab, "x", f"w{i}") for i in range(2)]
+    for task in tasks:
+        await lab.lapse_lock("x")
+        later = await task
+        assert later is not None
+        assert later.token > held.token
+        message = await refusal_of(Reason.STALE_FENCE, locks.renew("x", held.token))
+        assert message == f"lock 'x' is not held under token {held.token} any more"
+        assert not await locks.release("x", held.token)
+        assert await locks.holder("x") == later
+        held = later
+
+
+async def test_a_lapse_is_seen_by_whoever_is_next_after_the_first_has_left(lab: CoordinatorLab) -> None:
+    await took(lab, "x", "paused")
+    cancelled, patient = await waiting(lab, "x", "cancelled"), await waiting(lab, "x", "patient")
+    cancelled.cancel()
+    await until(lambda: lab.queued("x") == 1)
     await lab.lapse_lock("x")
-    second = await task
-    assert second is not None
-    assert second.token > first.token
-    message = await refusal_of(Reason.STALE_FENCE, locks.renew("x", first.token))
-    assert message == f"lock 'x' is not held under token {first.token} any more"
-    assert not await locks.release("x", first.token)
-    assert await locks.holder("x") == second
+    got = await patient
+    assert got is not None
+    assert got.owner == "patient"
 
 
 async def test_a_lapsed_lock_that_nobody_waits_for_is_free(lab: CoordinatorLab) -> None:
@@ -242,6 +255,32 @@ async def test_who_waits_in_one_process_gets_what_is_released_in_another(etcd: E
         assert await other.locks.holder("x") == got
     finally:
         await other.close()
+
+
+@needs_etcd
+async def test_a_place_in_the_queue_is_kept_for_as_long_as_somebody_waits(etcd: EtcdLab) -> None:
+    held = await took(etcd, "x", "a#1")
+    task = asyncio.create_task(etcd.coordinator.locks.acquire("x", "b#2", 3_000, WAIT_MS))
+    await until(lambda: etcd.queued("x") == 1)
+    seats = [kv.create_revision for kv in etcd.seats("x")]
+    # Its lease is as long, and began later: when it has lapsed, one that nobody renewed would have lapsed too.
+    await etcd.coordinator.presence.join("clock", "m", 3_000)
+    await until(lambda: not etcd.server.kvs(f"{etcd.root}here/clock\0"))
+    assert [kv.create_revision for kv in etcd.seats("x")] == seats
+    await etcd.coordinator.locks.release("x", held.token)
+    got = await task
+    assert got is not None
+    assert got.token == seats[1]
+
+
+@needs_etcd
+async def test_members_that_join_again_leave_no_lease_behind(etcd: EtcdLab) -> None:
+    before = etcd.server.leases()
+    for _ in range(20):
+        member = await etcd.coordinator.presence.join("g", "m", LEASE_MS)
+    assert len(etcd.server.leases() - before) == 1
+    assert await etcd.coordinator.presence.leave("g", "m", member.number)
+    assert etcd.server.leases() <= before
 
 
 @needs_etcd
