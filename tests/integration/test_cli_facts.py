@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import uuid
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.cli import Cli, holds
+from tests.support.known import make_known
 from tests.support.process import ServerProcess
 
+from noosphere.client import Candidate, FactEvidence
 from noosphere.client.sync import connect
 from noosphere.server.cli import facts_shapes as shapes
 
@@ -47,8 +50,24 @@ def imported(cli: Cli, user: str, *documents: dict[str, Any]) -> Any:
 
 
 @pytest.fixture
-def filled(cli: Cli, user: str) -> str:
-    assert imported(cli, user, METRIC, CAT, POOR)["statuses"] == {"written": 2, "rejected": 1}
+def filled(binary: ServerProcess, user: str) -> str:
+    """What an import of METRIC, CAT and POOR leaves, without a process for it."""
+    common: dict[str, Any] = {"owner": user, "said_by": "internal", "producer": "import/1"}
+    (source,) = METRIC["evidence"]
+    evidence = FactEvidence(source["reference"], source["quote"], bytes.fromhex(source["content_hash"]))
+    metric = Candidate(
+        METRIC["text"],
+        subject=METRIC["subject"],
+        predicate=METRIC["predicate"],
+        object=METRIC["object"],
+        evidence=[evidence],
+        claimed_trust=METRIC["trust"],
+        valid_from=datetime.fromisoformat(METRIC["valid_from"]),
+        pinned=METRIC["pinned"],
+        **common,
+    )
+    others = [Candidate(one["text"], claimed_trust=one["trust"], **common) for one in (CAT, POOR)]
+    assert make_known(binary.address, [metric, *others]) == ["written", "written", "rejected"]
     return user
 
 
@@ -221,11 +240,12 @@ def test_an_export_is_imported_elsewhere(cli: Cli, filled: str, user: str, tmp_p
     assert moved["evidence"] == fact_of(cli, filled, METRIC["text"])["evidence"]
 
 
-def test_a_file_may_be_imported_again(cli: Cli, filled: str) -> None:
+def test_a_file_may_be_imported_again(cli: Cli, user: str) -> None:
     """Each fact has one source however often it comes, so it does not become surer."""
-    before = cli.ok("facts", "export", filled).json_lines
-    assert imported(cli, filled, METRIC, CAT)["statuses"] == {"merged": 2}
-    after = cli.ok("facts", "export", filled).json_lines
+    assert imported(cli, user, METRIC, CAT, POOR)["statuses"] == {"written": 2, "rejected": 1}
+    before = cli.ok("facts", "export", user).json_lines
+    assert imported(cli, user, METRIC, CAT)["statuses"] == {"merged": 2}
+    after = cli.ok("facts", "export", user).json_lines
     for one in ("source_count", "confidence", "trust"):
         assert [document[one] for document in before] == [document[one] for document in after]
 

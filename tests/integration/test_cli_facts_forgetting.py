@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from typing import Any
 
 import pytest
 from tests.support.cli import Cli, holds
+from tests.support.known import make_known
 from tests.support.process import ServerProcess
 
+from noosphere.client import Candidate
 from noosphere.server.cli import facts_shapes as shapes
 
 CLAIMS = ("Anna prefers metric units", "Anna owns a cat")
@@ -21,10 +22,10 @@ def cli(binary: ServerProcess) -> Cli:
 
 
 @pytest.fixture
-def user(cli: Cli) -> str:
+def user(binary: ServerProcess) -> str:
     owner = f"user/{uuid.uuid4().hex[:12]}"
-    lines = "".join(json.dumps({"text": text, "owner": owner, "producer": f"form/{text}"}) + "\n" for text in CLAIMS)
-    cli.ok("facts", "import", "-", stdin=lines.encode())
+    known = [Candidate(text, owner, said_by="internal", producer=f"form/{text}") for text in CLAIMS]
+    assert make_known(binary.address, known) == ["written", "written"]
     return owner
 
 
