@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.support.engine import LocalServer
 from tests.support.facts import Conversation, FactAgent
@@ -160,3 +162,17 @@ async def test_what_says_the_same_is_forgotten_after_a_crash_half_way(
     operator = FactAgent(await LocalWorld(local).agent("cli/op"))
     await operator.run_upkeep(user.user)
     assert await kept_apart(user) == {""}
+
+
+@pytest.mark.parametrize(
+    "named", [{"all": True}, {"query": "vault"}, {"producer": "crawler/1"}], ids=lambda it: str(*it)
+)
+async def test_a_document_from_which_nothing_came_is_in_no_file_any_more(
+    local: LocalServer, user: Teller, named: dict[str, Any]
+) -> None:
+    text = f"Nobody knows what the weather will be like tomorrow, said the keeper. {CLAIM}?"
+    await user.facts.extract(document=pb.SourceDocument(id="d", text=text), owner=user.user)
+    files = [path for path in local.data.rglob("*") if path.is_file()]
+    assert any(text.encode() in path.read_bytes() for path in files), "or this test shows nothing"
+    await user.facts.forget(owner=user.user, **named)
+    assert [path.name for path in files if text.encode() in path.read_bytes()] == []

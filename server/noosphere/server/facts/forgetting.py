@@ -40,12 +40,13 @@ from .ledger import (
     SourceNote,
     Suppression,
     contended,
+    digest,
     fact_key,
     put,
 )
 from .removing import Removal
 from .requests import request_digest, reused
-from .scopes import check_scope, require_write, scope_of, scope_or_own
+from .scopes import IdKind, check_scope, make_id, require_write, scope_of, scope_or_own
 from .selecting import Selected, Wanted, select
 from .sources import rests_on
 from .suppression import SECRET_BYTES, evidence_key, owner_key, producer_key
@@ -256,6 +257,9 @@ class Forgetting:
         # Before they go, so that a call that was cut off finds them again.
         places.update(await self._removal.overwrite_said([candidate for candidate in found if candidate is not None]))
         await self._waiting.drop(scope, jobs)
+        if not jobs and wanted.owner:
+            # What extractions and decisions have read may stand in the queue's file, even if nothing came of it.
+            await self._waiting.erase_finished((make_id(scope, digest("nobody"), IdKind.CANDIDATE),))
         places["queue"] += len(jobs)
 
     async def _forget_in(
