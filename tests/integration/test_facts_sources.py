@@ -176,3 +176,13 @@ async def test_a_document_from_which_nothing_came_is_in_no_file_any_more(
     assert any(text.encode() in path.read_bytes() for path in files), "or this test shows nothing"
     await user.facts.forget(owner=user.user, **named)
     assert [path.name for path in files if text.encode() in path.read_bytes()] == []
+
+
+async def test_a_fact_of_somebody_else_is_not_forgotten_for_an_owner(user: Teller) -> None:
+    fact_id = await user.tells(CLAIM)
+    for dry_run in (True, False):
+        with refusal(Reason.INVALID_FIELD):
+            await user.facts.forget(fact_id=fact_id, owner="user/somebody-else", dry_run=dry_run)
+    assert [fact.text for fact in await user.facts.listed(user.user)] == [CLAIM]
+    await user.facts.forget(fact_id=fact_id, owner=user.user)
+    assert await user.facts.listed(user.user) == []

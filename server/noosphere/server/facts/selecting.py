@@ -99,12 +99,15 @@ async def select(ledger: Ledger, store: FactStore, scope: str, wanted: Wanted) -
     """Finds what a call means in a scope; it may change before it is forgotten.
 
     Raises:
-        Refusal: ENTRY_NOT_FOUND for a fact that is not there, INVALID_FIELD for a query without words.
+        Refusal: ENTRY_NOT_FOUND for a fact that is not there, INVALID_FIELD for one of another owner and for a query
+            without words.
     """
     if wanted.fact_id:
         note = (await ledger.facts(scope, (wanted.fact_id,))).get(wanted.fact_id)
         if note is None:
             raise Refusal(Reason.ENTRY_NOT_FOUND, f"there is no fact {wanted.fact_id!r}")
+        if wanted.owner not in ("", note.owner):
+            raise invalid("owner", f"{wanted.owner!r} is not that of the fact, {note.owner!r}")
         return Selected((note,), ())
     if wanted.query:
         return await _by_query(ledger, store, scope, wanted)
