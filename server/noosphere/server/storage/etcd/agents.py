@@ -60,45 +60,51 @@ class Agents:
         layout, lease = self._layout, 0
         for _ in range(TRIES_MAX):
             present, leased = await self._look(agent_id)
-            problem = None
             if present is not None and request and present.value == request:
-                number = present.mod_revision
-                break
-            if present is not None and not takeover and (leased is not None or self._touched(agent_id, present)):
-                problem = _active(agent_id, present.mod_revision)
-            conditions = [
-                unchanged(layout.open(agent_id), present.mod_revision if present is not None else 0),
-                # Somebody may revive the lease at this moment.
-                unchanged(layout.lease(agent_id), leased.mod_revision if leased is not None else 0),
-            ]
-            changes = []
-            if problem is None and present is None and len(self._view.agents) >= self._open_max:
-                lapsed = self._first_lapsed()
-                if lapsed is None:
-                    count = len(self._view.agents) + 1
-                    problem = exhausted("agent_id", count, self._open_max, "too many active agents")
-                else:
-                    conditions += [unchanged(layout.open(lapsed.agent_id), lapsed.number)]
-                    conditions += [unchanged(layout.lease(lapsed.agent_id), 0)]
-                    changes += [delete(layout.open(lapsed.agent_id))]
-            if problem is not None:
                 await self._give_back(lease)
-                raise problem
+                return present.mod_revision
+            try:
+                if present is not None and not takeover and (leased is not None or self._touched(agent_id, present)):
+                    raise _active(agent_id, present.mod_revision)
+                conditions, changes = self._room() if present is None else ([], [])
+            except Refusal:
+                await self._give_back(lease)
+                raise
             lease = lease or await self._client.grant(self._renewer.ttl_seconds)
-            changes += [
-                put(layout.last(agent_id)),
-                put(layout.open(agent_id), request),
-                put(layout.lease(agent_id), lease=lease),
-            ]
-            written = await self._client.write(conditions, changes)
+            written = await self._client.write(
+                [
+                    *conditions,
+                    unchanged(layout.open(agent_id), present.mod_revision if present is not None else 0),
+                    # Somebody may revive the lease at this moment.
+                    unchanged(layout.lease(agent_id), leased.mod_revision if leased is not None else 0),
+                ],
+                [
+                    *changes,
+                    put(layout.last(agent_id)),
+                    put(layout.open(agent_id), request),
+                    put(layout.lease(agent_id), lease=lease),
+                ],
+            )
             if written.succeeded:
                 await self._give_back(leased.lease if leased is not None else 0)
                 return written.revision
-        else:
-            await self._give_back(lease)
-            raise Refusal(Reason.CONTENTION, f"agent {agent_id!r} is being opened by others; try again")
         await self._give_back(lease)
-        return number
+        raise Refusal(Reason.CONTENTION, f"agent {agent_id!r} is being opened by others; try again")
+
+    def _room(self) -> tuple[list[wire.Compare], list[wire.RequestOp]]:
+        """Returns the conditions and changes that make room for one more agent.
+
+        Raises:
+            Refusal: LIMIT_EXCEEDED, if the lease of every agent lives.
+        """
+        count = len(self._view.agents)
+        if count < self._open_max:
+            return [], []
+        lapsed = self._first_lapsed()
+        if lapsed is None:
+            raise exhausted("agent_id", count + 1, self._open_max, "too many active agents")
+        opened, lease = self._layout.open(lapsed.agent_id), self._layout.lease(lapsed.agent_id)
+        return [unchanged(opened, lapsed.number), unchanged(lease, 0)], [delete(opened)]
 
     async def keep(self, incarnation: Incarnation) -> None:
         """Renews a lease, after a look at etcd whether the incarnation is still the present one.

@@ -176,7 +176,8 @@ class EtcdClient:
         """
         alive: set[int] = set()
         for first in range(0, len(leases), ROUND_LEASES_MAX):
-            alive |= await self._renew(leases[first : first + ROUND_LEASES_MAX])
+            async with self._room:
+                alive |= await self._renew(leases[first : first + ROUND_LEASES_MAX])
         return alive
 
     async def _renew(self, leases: Sequence[int]) -> set[int]:
