@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from tests.support.engine import LocalServer
@@ -11,6 +12,9 @@ from tests.support.sessions import SessionAgent
 from tests.support.toolcalls import finish, start
 from tests.support.worlds import LocalWorld
 
+from noosphere.server.facts import telling
+from noosphere.server.facts.intake import LONG_CHARS
+from noosphere.server.text import terms
 from noosphere.v1 import fact_service_pb2 as pb
 from noosphere.v1 import types_pb2
 
@@ -117,3 +121,36 @@ async def test_a_page_read_in_the_agents_session_counts_whatever_session_the_evi
     before = await Reader.begin(local, reads=False)
     named = {"evidence": [before.heard], "context_session_id": reader.talk.id}
     assert await reader.trust("The user prefers Evil Bank", **named) == 0.0
+
+
+async def test_long_evidence_is_read_once_however_many_claims_rest_on_it(
+    local: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = await Reader.begin(local)
+    heard = [
+        await reader.talk.hears(f"{at} metric " + " ".join(f"w{at}x{word}" for word in range(2_000))) for at in range(4)
+    ]
+    looked_at: list[str] = []
+
+    def counted(text: str, **limits: Any) -> tuple[str, ...]:
+        looked_at.append(text)
+        return terms(text, **limits)
+
+    monkeypatch.setattr(telling, "terms", counted)
+    claims = [
+        pb.Candidate(text=f"Prefers metric tea {at}", owner="user/long", channel=pb.CHANNEL_USER, evidence=heard)
+        for at in range(8)
+    ]
+    await reader.facts.submit(*claims)
+    assert len([text for text in looked_at if len(text) > LONG_CHARS]) == 4
+
+
+async def test_what_is_kept_of_sources_goes_when_something_is_forgotten(local: LocalServer) -> None:
+    reader = await Reader.begin(local)
+    user = user_name()
+    decision = await reader.facts.decided(
+        "Prefers metric units", owner=user, channel=pb.CHANNEL_USER, evidence=[reader.heard]
+    )
+    assert telling.said_in.cache_info().currsize
+    await reader.facts.forget(fact_id=decision.fact_id)
+    assert telling.said_in.cache_info().currsize == 0

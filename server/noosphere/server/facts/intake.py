@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ from .contents import decode_candidate, encode_candidate
 from .ledger import CandidateNote, Ledger, candidate_key, digest
 from .requests import request_id, reused
 from .scopes import IdKind, make_id, require_write, scope_or_own
+from .telling import said_in
 from .trust import assign, rests_on_context
 from .types import SENSITIVITIES, Candidate, Cardinality, Channel, Decision, Evidence, MemoryType, Status
 
@@ -34,6 +36,9 @@ QUOTE_BYTES_MAX = 1024
 NAME_BYTES_MAX = 256
 REFERENCE_BYTES_MAX = 512
 EVIDENCE_MAX = 32
+LONG_CHARS = 4_096
+"""Longer evidence is compared with claims in steps."""
+
 HASH_BYTES = 32
 
 DIRECT_PRIORITY = 2
@@ -240,6 +245,11 @@ class Intake:
         found: tuple[Source | None, ...] = ()
         if draft.evidence:
             found = await self._sources.find(agent, [evidence.reference for evidence in draft.evidence])
+        for source in found:
+            if source is not None and source.trust and len(source.text) > LONG_CHARS:
+                # One long message at a time, and others in between.
+                said_in(source.text)
+                await asyncio.sleep(0)
         context_trust: float | None = None
         if rests_on_context(draft.text, draft.object, found):
             context_trust = await self._context_trust(agent, draft, found)

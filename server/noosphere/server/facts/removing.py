@@ -13,6 +13,7 @@ from ..ports.store import Mutation
 from .contents import HELD, decode_body, decode_candidate, versions_by_parts
 from .ledger import SECRET, Ledger, Page, candidate_key, put, remove
 from .suppression import SECRET_BYTES
+from .telling import said_in
 from .types import Candidate
 from .unlearning import Forgotten, forgotten_key, suppress_candidate
 from .waiting import WaitingWork, concerns
@@ -131,6 +132,8 @@ class Removal:
                 part = references[start : start + SOURCES_MAX], words[first : first + WORDS_MAX]
                 for redacted in await self._redaction.redact(*part):
                     places[redacted.place] += redacted.records
+        # What is kept of sources is words of theirs.
+        said_in.cache_clear()
         return places
 
     async def read(self, keys: Sequence[FactKey]) -> list[FactContent]:
