@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import shlex
-import sys
 from pathlib import Path
 
 from rich import box
@@ -13,17 +9,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..processes import DemoInterrupted, own_server, require_server
-from ..run import cancel_on_sigterm
-from ..scripts import ScriptError
-from ..text import InputError
+from ..staging import Stage, perform, print_checks, print_commands
 from .checks import check_files
 from .play import play
-from .script import Script, default_script, read_script
+from .script import default_script, read_script
 from .told import Played, ToldSession, day_of, reasons_of
 
 PLAIN_COLUMNS = 120
-DATA_DEFAULT = Path("noosphere-demo")
 
 _NOTHING = Text(" nothing\n", style="dim")
 
@@ -54,39 +46,14 @@ def run_facts(
         DemoError: the server could not be started or does not answer, or somebody interrupted.
         NoosphereError: the server refuses something, or went away.
     """
-    try:
-        wanted = default_script() if script is None else read_script(script)
-    except ScriptError as error:
-        raise InputError(str(error)) from None
-    folder = data or DATA_DEFAULT
-    if server is None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"--data: {folder}: {error.strerror}") from None
-    try:
-        played = asyncio.run(_run(server, folder, wanted))
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        raise DemoInterrupted("interrupted; every process of the demo was stopped") from None
-    serve = None if server is not None else f"noosphere serve --data {shlex.quote(str(folder / 'data'))}"
-    if as_json:
-        print(json.dumps({**played.as_dict(), "serve": serve}, ensure_ascii=False), flush=True)
-    else:
-        # Off a terminal nobody's window decides where lines break.
-        width = None if sys.stdout.isatty() else PLAIN_COLUMNS
-        print_played(played, serve, server, console or Console(highlight=False, width=width))
-    return not played.failures
+    stage = Stage(server, data, as_json, console, PLAIN_COLUMNS)
 
+    def tell(played: Played, serve: str | None, console: Console) -> None:
+        print_played(played, serve, server, console)
 
-async def _run(server: str | None, folder: Path, script: Script) -> Played:
-    cancel_on_sigterm()
-    if server is not None:
-        await require_server(server)
-        return await play(server, script)
-    async with own_server(folder) as address:
-        played = await play(address, script)
-    check_files(played, folder)
-    return played
+    return perform(
+        stage, lambda: default_script() if script is None else read_script(script), play, tell, afterwards=check_files
+    )
 
 
 def print_played(played: Played, serve: str | None, server: str | None, console: Console) -> None:
@@ -104,18 +71,9 @@ def print_played(played: Played, serve: str | None, server: str | None, console:
             console.print(text)
     console.print(Text("What was refused", style="bold"))
     console.print(_refused(played) if played.refused else _NOTHING)
-    for statement, holds in played.checks:
-        console.print((Text("ok  ", style="green") if holds else Text("NO  ", style="bold red")) + Text(statement))
-    console.print()
-    if played.failures:
-        console.print(Text(f"{len(played.failures)} of these do not hold.", style="bold red"))
-    else:
-        console.print(Text(f"All of it holds ({played.seconds:.1f} s).", style="bold green"))
+    print_checks(played, console)
     console.print("The facts stay. Read them back from another shell:")
-    if serve is not None:
-        console.print(Text(f"  {serve}"))
-    for words in _commands(played, server):
-        console.print(Text(f"  {shlex.join(words)}"), soft_wrap=True)
+    print_commands(serve, server, _commands(played), console)
 
 
 def _steps(told: ToldSession) -> Table:
@@ -177,13 +135,12 @@ def _refused(played: Played) -> Table:
     return table
 
 
-def _commands(played: Played, server: str | None) -> list[list[str]]:
-    at = [] if server is None else ["--server", server]
+def _commands(played: Played) -> list[list[str]]:
     found: list[list[str]] = []
     if played.answers:
         first, last = played.answers[0], played.answers[-1]
-        found.append(["noosphere", "facts", "search", first.query, "--owner", played.owner, *at])
-        found.append(["noosphere", "facts", "why", last.path.fact.id, "--query", last.query, *at])
-        found.append(["noosphere", "facts", "history", last.path.fact.id, *at])
-    found.append(["noosphere", "facts", "candidates", played.owner, *at])
+        found.append(["facts", "search", first.query, "--owner", played.owner])
+        found.append(["facts", "why", last.path.fact.id, "--query", last.query])
+        found.append(["facts", "history", last.path.fact.id])
+    found.append(["facts", "candidates", played.owner])
     return found

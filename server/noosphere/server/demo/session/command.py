@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import sys
 from pathlib import Path
 
 from rich import box
@@ -14,15 +11,11 @@ from rich.text import Text
 
 from noosphere.client import HealthFigure
 
-from ..processes import DemoInterrupted, own_server, require_server
-from ..run import cancel_on_sigterm
-from ..scripts import ScriptError
-from ..text import InputError
+from ..staging import Stage, perform, print_checks, print_commands
 from .play import Played, play
-from .script import Script, default_script, read_script
+from .script import default_script, read_script
 
 PLAIN_COLUMNS = 110
-DATA_DEFAULT = Path("noosphere-demo")
 _SHOWN_CHARS = 44
 
 
@@ -50,37 +43,12 @@ def run_session(
         DemoError: the server could not be started or does not answer, or somebody interrupted.
         NoosphereError: the server refuses something, or went away.
     """
-    try:
-        wanted = default_script() if script is None else read_script(script)
-    except ScriptError as error:
-        raise InputError(str(error)) from None
-    folder = data or DATA_DEFAULT
-    if server is None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"--data: {folder}: {error.strerror}") from None
-    try:
-        played = asyncio.run(_run(server, folder, wanted))
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        raise DemoInterrupted("interrupted; every process of the demo was stopped") from None
-    serve = None if server is not None else f"noosphere serve --data {folder / 'data'}"
-    if as_json:
-        print(json.dumps({**played.as_dict(), "serve": serve}, ensure_ascii=False), flush=True)
-    else:
-        # Off a terminal nobody's window decides where lines break.
-        width = None if sys.stdout.isatty() else PLAIN_COLUMNS
-        print_played(played, serve, server, console or Console(highlight=False, width=width))
-    return not played.failures
+    stage = Stage(server, data, as_json, console, PLAIN_COLUMNS)
 
+    def tell(played: Played, serve: str | None, console: Console) -> None:
+        print_played(played, serve, server, console)
 
-async def _run(server: str | None, folder: Path, script: Script) -> Played:
-    cancel_on_sigterm()
-    if server is not None:
-        await require_server(server)
-        return await play(server, script)
-    async with own_server(folder) as address:
-        return await play(address, script)
+    return perform(stage, lambda: default_script() if script is None else read_script(script), play, tell)
 
 
 def print_played(played: Played, serve: str | None, server: str | None, console: Console) -> None:
@@ -89,20 +57,10 @@ def print_played(played: Played, serve: str | None, server: str | None, console:
     console.print(_turns(played))
     console.print(Text("Health", style="bold"))
     console.print(_health(played))
-    for text, holds in played.checks:
-        mark = Text("ok  ", style="green") if holds else Text("NO  ", style="bold red")
-        console.print(mark + Text(text))
-    console.print()
-    if played.failures:
-        console.print(Text(f"{len(played.failures)} of these do not hold.", style="bold red"))
-    else:
-        console.print(Text(f"All of it holds ({played.seconds:.1f} s).", style="bold green"))
+    print_checks(played, console)
     console.print("The session stays. Read it back from another shell:")
-    if serve is not None:
-        console.print(Text(f"  {serve}"))
-    at = "" if server is None else f" --server {server}"
-    for command in (f"session show {played.session_id}", f"context explain {played.session_id}"):
-        console.print(Text(f"  noosphere {command}{at}"))
+    commands = (("session", "show", played.session_id), ("context", "explain", played.session_id))
+    print_commands(serve, server, commands, console)
 
 
 def _turns(played: Played) -> Table:
