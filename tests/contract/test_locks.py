@@ -13,6 +13,7 @@ from tests.support.etcd import needs_etcd
 
 from noosphere.consistency import Reason, Refusal
 from noosphere.server.ports.locks import Held, Member
+from noosphere.server.storage.leasing import WAITERS_MAX
 
 NAMES = ["deploy", "a|b", "x%_*", "锁/主", "ä/b:c-{d}"]
 LEASE_MS = 15_000
@@ -219,6 +220,21 @@ async def test_an_embedded_lock_is_held_to_the_millisecond(embedded: EmbeddedLab
     assert await locks.holder("x") == held
     embedded.advance(1)
     assert await locks.holder("x") is None
+
+
+async def test_more_than_the_limit_do_not_wait(embedded: EmbeddedLab) -> None:
+    locks = embedded.coordinator.locks
+    held = await locks.acquire("x", "a#1", LEASE_MS)
+    assert held is not None
+    tasks = [asyncio.create_task(locks.acquire("x", f"w{i}", LEASE_MS, WAIT_MS)) for i in range(WAITERS_MAX)]
+    await asyncio.sleep(0)
+    message = await refusal_of(Reason.LIMIT_EXCEEDED, locks.acquire("x", "more", LEASE_MS, WAIT_MS))
+    assert f"the limit is {WAITERS_MAX}" in message
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert await locks.release("x", held.token)
+    assert await locks.acquire("x", "b#2", LEASE_MS) is not None
 
 
 @needs_etcd
