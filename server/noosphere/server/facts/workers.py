@@ -31,6 +31,9 @@ RETRY_MS_MAX = 30_000
 POLL_SECONDS = 1.0
 """How long what is due for another attempt may lie unnoticed."""
 
+POLL_SECONDS_MAX = 60.0
+"""The same once there has been nothing to do for a while; new work is told of."""
+
 
 class Retry(Exception):
     """A job could not be done now, and has to be tried again."""
@@ -105,6 +108,7 @@ class Workers:
         self._lane = lane
         self._pause = pause
         self._woken = asyncio.Event()
+        self._poll_seconds = POLL_SECONDS
         self._places = asyncio.Semaphore(AT_ONCE)
 
     def wake(self) -> None:
@@ -122,6 +126,7 @@ class Workers:
 
     async def _take(self) -> tuple[LeasedJob, ...]:
         """Returns the next jobs as soon as there are any."""
+        self._poll_seconds = POLL_SECONDS
         while True:
             self._woken.clear()
             try:
@@ -140,9 +145,10 @@ class Workers:
                 return taken
             waiter = asyncio.ensure_future(self._woken.wait())
             try:
-                await self._clock.wait(waiter, POLL_SECONDS)
+                await self._clock.wait(waiter, self._poll_seconds)
             finally:
                 waiter.cancel()
+            self._poll_seconds = min(2 * self._poll_seconds, POLL_SECONDS_MAX)
 
     async def _do_all(self, taken: tuple[LeasedJob, ...]) -> None:
         self._prepare(taken)
@@ -214,6 +220,9 @@ class Workers:
             if not patient and handler is not None:
                 await handler.give_up(leased.job.id, leased.job.body, reason)
             await self._queue.fail(leased.lease, reason, retry_after_ms=wait_ms if patient else None)
+            # It is due again before long, and whoever waits for work may wait for longer.
+            self._poll_seconds = POLL_SECONDS
+            self._woken.set()
         except Refusal as refusal:
             # The lease ends by itself, and the job is taken again.
             log.warning("a failed fact job keeps its lease", reason=refusal.reason, message=refusal.message)
