@@ -42,7 +42,7 @@ def words_apart(candidate: Candidate, decision: Decision) -> bool:
 def screened(candidate: Candidate, policy: Policy, now_ms: int) -> Decision | None:
     """Does steps 1 and 2; returns what ends there."""
     reasons: list[Why] = []
-    if not may_submit(policy, candidate.actor.rpartition("#")[0]) and candidate.actor:
+    if candidate.agent and not may_submit(policy, candidate.agent):
         reasons.append(Why("validate", "writer_not_allowed", "The scope's policy does not let this agent submit."))
     if policy.memory_types and candidate.memory_type not in policy.memory_types:
         allowed = ", ".join(policy.memory_types)

@@ -59,6 +59,23 @@ class Submitted(NamedTuple):
 class Facts:
     """Long-term facts.
 
+    Args:
+        core: admits callers, and has the working store in which ledgers stand.
+        signals: tells of moved ledgers, and when the process shuts down.
+        store: where words stand.
+        queue: where work waits.
+        sources: what facts rest on.
+        redaction: overwrites that.
+        embedder: makes vectors; None finds facts by words alone.
+        extractor: finds what texts claim.
+        summariser: sums up old events, without a model.
+        tokenizers: count.
+        clock: the source of time.
+        rng: makes ids for calls without a request id.
+        entropy: makes secrets.
+        upkeep_interval_ms: how long upkeep rests between rounds over all scopes.
+        pause: returns when there is nothing more urgent to do than facts.
+
     Attributes:
         ledger: where decisions stand.
         store: where words stand.
