@@ -170,7 +170,9 @@ class Engine:
         if self._fencing is not None:
             await asyncio.wait((self._fencing,))
         if self._fenced is not None:
-            self._fenced.wire.abort("closed")
+            await self._fenced.wire.close()
+        # Connections that came to nothing are closed in the loop's next turn.
+        await asyncio.sleep(0)
 
     @property
     def wire(self) -> Wire | None:

@@ -114,20 +114,21 @@ class RedisStore:
             except ValueError as error:
                 raise UnfitRedis(f"redis url: {error}") from None
         engine = Engine(addresses, coordinator, clock, on_epoch)
+        opened: RedisStore | None = None
         try:
             fenced = await engine.ready()
             seconds, micros = await fenced.wire.call("TIME")
             stored_ms = int(await fenced.wire.call("HGET", META, "t") or 0)
             time = StoreTime(clock, max(stored_ms, int(seconds) * 1000 + int(micros) // 1000))
-            store = cls(engine, time, fenced.instance.durability, clock)
+            opened = store = cls(engine, time, fenced.instance.durability, clock)
             await store._tidings.start()
             if await store._rewriter.owed():
                 store._finishing = asyncio.create_task(store._finish_erasing())
         except (WireLost, CommandError, Refusal) as error:
-            await engine.close()
+            await (engine if opened is None else opened).close()
             raise UnfitRedis(str(error)) from error
         except BaseException:
-            await engine.close()
+            await (engine if opened is None else opened).close()
             raise
         return store
 

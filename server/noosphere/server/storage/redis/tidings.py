@@ -58,11 +58,14 @@ class Tidings:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._following
         if self._wire is not None:
-            self._wire.abort("closed")
+            await self._wire.close()
 
     async def _subscribe(self) -> asyncio.Event:
         fenced = await self._engine.ready()
         changed = self._engine.changed
+        if self._wire is not None:
+            # Of a try that has failed later on.
+            self._wire.abort("not needed")
         self._wire = wire = await Wire.connect(fenced.address)
         await wire.subscribe(channel_of(fenced.address), self._moved)
         return changed

@@ -93,6 +93,7 @@ class Wire(asyncio.Protocol):
         self._room = asyncio.Semaphore(CALLS_MAX)
         self._problem: str | None = None
         self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._closed: asyncio.Future[None] = self._loop.create_future()
         self._watch: asyncio.TimerHandle | None = None
         self._on_message: Callable[[bytes], None] | None = None
         self.batch_count = 0
@@ -166,12 +167,19 @@ class Wire(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    async def close(self) -> None:
+        """Ends it; returns when the socket is closed."""
+        self.abort("closed")
+        await asyncio.shield(self._closed)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio."""
         self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio."""
+        if not self._closed.done():
+            self._closed.set_result(None)
         self._lose(f"the connection has ended{f': {exc}' if exc is not None else ''}")
 
     def data_received(self, data: bytes) -> None:
