@@ -21,8 +21,9 @@ from ..ports.factstore import BATCH_MAX, FactContent, FactKey, FactStore
 from ..ports.runtime import Clock
 from ..ports.store import Mutation
 from .awaited import POLL_SECONDS, WAIT_SECONDS_MAX, Awaited
+from .candidate_jobs import decode_waiting, waiting_decision
 from .contents import content_key, decode_body, decode_candidate, held_key
-from .intake import Intake, decode_waiting, waiting_decision
+from .intake import Intake
 from .ledger import (
     CANDIDATE_RETENTION_MS,
     DECISIONS,

@@ -18,6 +18,7 @@ from ..ports.factqueue import BODY_BYTES_MAX, FactQueue, Job
 from ..ports.runtime import Clock
 from ..ports.sources import Sources
 from .awaited import POLL_SECONDS, WAIT_SECONDS_MAX, Awaited
+from .candidate_jobs import group_of
 from .extraction import (
     BACKGROUND_PRIORITY,
     EXTRACT_PRIORITY,
@@ -30,7 +31,6 @@ from .extraction import (
     encode_work,
     job_key,
 )
-from .intake import group_of
 from .ledger import Ledger, digest
 from .requests import request_id, reused
 from .scopes import IdKind, make_id, may_access, require_read, require_write, scope_of, scope_or_own

@@ -25,9 +25,9 @@ from ..ports.factqueue import FactQueue
 from ..ports.factstore import FactContent, FactKey, FactStore
 from ..ports.sources import SOURCES_MAX, Redaction
 from ..ports.store import Mutation
+from .candidate_jobs import candidate_in
 from .compressing import FACT_REFERENCE
 from .contents import content_key
-from .intake import candidate_in
 from .ledger import (
     ATTEMPTS_MAX,
     FORGOTTEN,

@@ -19,13 +19,14 @@ from ..memory.types import Call
 from ..ports.candidates import HandedCandidate
 from ..ports.factqueue import FactQueue, Job
 from ..ports.sources import Source, Sources
-from .contents import decode_candidate, encode_candidate
+from .candidate_jobs import CANDIDATE_JOBS, Waiting, decode_waiting, group_of
+from .contents import encode_candidate
 from .ledger import CandidateNote, Ledger, candidate_key, digest
 from .requests import request_id, reused
 from .scopes import IdKind, make_id, require_write, scope_or_own
 from .telling import said_in
 from .trust import assign, rests_on_context
-from .types import SENSITIVITIES, Candidate, Cardinality, Channel, Decision, Evidence, MemoryType, Status
+from .types import SENSITIVITIES, Candidate, Cardinality, Channel, Evidence, MemoryType
 
 CANDIDATES_MAX = 100
 """Most candidates of one call."""
@@ -43,9 +44,6 @@ HASH_BYTES = 32
 
 DIRECT_PRIORITY = 2
 """Of what somebody asks for in so many words."""
-
-CANDIDATE_JOBS = "candidate"
-"""The kind of a job that decides about a candidate."""
 
 DERIVED_PRIORITY = 6
 """Of what the server itself finds."""
@@ -118,11 +116,6 @@ class Taken(NamedTuple):
     ids: tuple[str, ...]
     scope: str
     replayed: bool = False
-
-
-def group_of(scope: str, owner: str) -> str:
-    """Returns the group of the queue in which an owner's candidates wait."""
-    return f"{scope}#{owner}"
 
 
 class Intake:
@@ -315,38 +308,6 @@ class Intake:
         ]
         await self._queue.put(jobs)
         self._queued()
-
-
-class Waiting(msgspec.Struct, frozen=True):
-    """A candidate's job: its kind, the candidate, and the meaning of the request that brought it."""
-
-    kind: str
-    candidate: msgspec.Raw
-    meaning: bytes = b""
-
-
-class _Kind(msgspec.Struct, frozen=True):
-    kind: str
-
-
-_waiting = msgspec.json.Decoder(Waiting)
-
-
-def decode_waiting(body: bytes) -> Waiting:
-    """Returns what a candidate's job holds."""
-    return _waiting.decode(body)
-
-
-def candidate_in(body: bytes) -> Candidate | None:
-    """Returns the candidate that a job is about, None for a job of another kind."""
-    if msgspec.json.decode(body, type=_Kind).kind != CANDIDATE_JOBS:
-        return None
-    return decode_candidate(bytes(decode_waiting(body).candidate))
-
-
-def waiting_decision(candidate_id: str) -> Decision:
-    """Returns what is known of a candidate that nobody has decided about."""
-    return Decision(candidate_id, Status.QUEUED)
 
 
 def _check_all(drafts: Sequence[Draft]) -> str:

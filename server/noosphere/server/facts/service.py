@@ -19,6 +19,7 @@ from ..ports.factstore import FactKey, FactStore
 from ..ports.models import Embedder, Extractor, Summariser, Tokenizers
 from ..ports.runtime import Clock
 from ..ports.sources import Redaction, Sources
+from .candidate_jobs import CANDIDATE_JOBS, decode_waiting, group_of
 from .compressing import EventCompressor
 from .contents import decode_candidate
 from .decisions import Decisions
@@ -27,7 +28,7 @@ from .extracting import Extracting
 from .extraction import BACKGROUND_PRIORITY, EXTRACT_PRIORITY, EXTRACTION_JOBS, ExtractionNote
 from .extractions import ExtractAsked, Extractions
 from .forgetting import Forgetting
-from .intake import CANDIDATE_JOBS, CANDIDATES_MAX, Draft, Intake, Taken, decode_waiting, group_of
+from .intake import CANDIDATES_MAX, Draft, Intake, Taken
 from .ledger import Ledger
 from .lines import Lines
 from .near import KnownClaims

@@ -11,8 +11,8 @@ import msgspec
 
 from ..ports.factqueue import BATCH_MAX, FactQueue, Job
 from ..ports.store import Mutation
+from .candidate_jobs import candidate_in, decode_waiting, group_of
 from .extraction import ExtractionNote, ExtractionState, decode_work, job_key
-from .intake import candidate_in, decode_waiting, group_of
 from .ledger import CANDIDATE_RETENTION_MS, DECISIONS, SECRET, CandidateNote, Ledger, Page, candidate_key, put
 from .selecting import Wanted, means
 from .suppression import SECRET_BYTES

@@ -1,0 +1,48 @@
+"""Candidates as they wait in the queue."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .contents import decode_candidate
+from .types import Candidate, Decision, Status
+
+CANDIDATE_JOBS = "candidate"
+"""The kind of a job that decides about a candidate."""
+
+
+def group_of(scope: str, owner: str) -> str:
+    """Returns the group of the queue in which an owner's candidates wait."""
+    return f"{scope}#{owner}"
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A candidate's job: its kind, the candidate, and the meaning of the request that brought it."""
+
+    kind: str
+    candidate: msgspec.Raw
+    meaning: bytes = b""
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    kind: str
+
+
+_waiting = msgspec.json.Decoder(Waiting)
+
+
+def decode_waiting(body: bytes) -> Waiting:
+    """Returns what a candidate's job holds."""
+    return _waiting.decode(body)
+
+
+def candidate_in(body: bytes) -> Candidate | None:
+    """Returns the candidate that a job is about, None for a job of another kind."""
+    if msgspec.json.decode(body, type=_Kind).kind != CANDIDATE_JOBS:
+        return None
+    return decode_candidate(bytes(decode_waiting(body).candidate))
+
+
+def waiting_decision(candidate_id: str) -> Decision:
+    """Returns what is known of a candidate that nobody has decided about."""
+    return Decision(candidate_id, Status.QUEUED)
