@@ -9,7 +9,7 @@ DEMO_ARGS ?=
 BENCH_ARGS ?= --write docs/benchmarks.md
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check proto proto-baseline cli-reference sync-client bench lock clean
+.PHONY: help setup run demo test campaigns check proto proto-baseline cli-reference sync-client bench lock clean
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -31,8 +31,11 @@ run: setup ## Serve with default settings (SERVE_ARGS="--listen 127.0.0.1:0")
 demo: setup ## Eight agents on one job, compared with the serial result (DEMO_ARGS="--json")
 	$(BIN)/noosphere demo $(DEMO_ARGS)
 
-test: setup ## Run the tests (PYTEST_ARGS="-k name")
-	$(BIN)/pytest -n 2 $(PYTEST_ARGS)
+test: setup ## Run the everyday tests (PYTEST_ARGS="-k name")
+	$(BIN)/pytest -n 2 -m "not engine and not campaign" $(PYTEST_ARGS)
+
+campaigns: setup ## Run the other tests: real engines (Redis, etcd), many kills, the benchmarks in short
+	$(BIN)/pytest -n 2 -m "engine or campaign" $(PYTEST_ARGS)
 
 check: setup ## Everything that needs no running: style, types, layers, contract, generated files
 	$(BIN)/ruff check .

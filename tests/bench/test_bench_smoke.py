@@ -38,6 +38,7 @@ def disk(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.campaign
 async def test_a_run_fills_every_row_and_writes_them_into_the_page(disk: Path) -> None:
     page = disk / "page.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")

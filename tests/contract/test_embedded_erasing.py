@@ -471,6 +471,7 @@ def told_until_killed(folder: Path, life: int, erasures: int) -> list[list[str]]
     return [line.decode().split() for line in bytes(output).split(b"\n")[:-1]]
 
 
+@pytest.mark.campaign
 async def test_killed_at_any_moment_no_commit_is_lost_and_nothing_erased_comes_back(tmp_path: Path) -> None:
     kept: dict[str, int] = {}
     gone: list[bytes] = []

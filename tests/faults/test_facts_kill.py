@@ -132,6 +132,7 @@ class Burst:
         return candidate
 
 
+@pytest.mark.campaign
 async def test_each_acknowledged_candidate_is_decided_once_and_each_claim_is_one_fact(server: ServerProcess) -> None:
     chance = random.Random(9)
     bursts = [Burst(owner) for owner in OWNERS]
@@ -176,6 +177,7 @@ async def check(facts: FactAgent, burst: Burst) -> None:
     assert [hit.fact.text for hit in newest] == [homes[-1].text]
 
 
+@pytest.mark.campaign
 async def test_extractions_survive_and_find_everything_once(server: ServerProcess) -> None:
     chance = random.Random(4)
     asked: list[tuple[str, str, str]] = []

@@ -61,6 +61,7 @@ def in_files(server: ServerProcess, owner: str) -> set[str]:
     return {one for one in codes if any(one.encode() in content for content in contents)}
 
 
+@pytest.mark.campaign
 async def test_what_is_gone_stays_gone_and_the_rest_is_whole(server: ServerProcess) -> None:
     rng = random.Random(11)
     other = "user/other"

@@ -21,6 +21,7 @@ TURNS_A_ROUND = 8
 TOOLS = ("search", "open", "list", "read")
 
 
+@pytest.mark.campaign
 async def test_no_procedure_is_proposed_twice(server: ServerProcess) -> None:
     rng = random.Random(7)
     opened: list[str] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+import pytest
 from tests.faults.conftest import connected
 from tests.support.api import Agent, put
 from tests.support.facts import FactAgent, user_name
@@ -19,6 +20,7 @@ SESSIONS = 3
 ITEMS = 60
 
 
+@pytest.mark.campaign
 async def test_what_was_archived_is_handed_over_once_in_effect(server: ServerProcess) -> None:
     torn = 0
     for number in range(ROUNDS):

@@ -8,12 +8,14 @@ import uuid
 import pytest
 from tests.support.facts import Conversation, FactAgent, collected, user_name
 from tests.support.statuses import refusal
-from tests.support.worlds import World
+from tests.support.worlds import DIRECT, World
 
 from noosphere.consistency import Reason
 from noosphere.v1 import fact_service_pb2 as pb
 from noosphere.v1 import session_service_pb2 as session_pb
 from noosphere.v1 import types_pb2
+
+pytestmark = DIRECT
 
 Status = pb.CandidateStatus
 

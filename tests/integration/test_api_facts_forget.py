@@ -10,10 +10,12 @@ import pytest
 from tests.support.facts import Conversation, FactAgent, user_name
 from tests.support.statuses import refusal
 from tests.support.telling import Teller
-from tests.support.worlds import World
+from tests.support.worlds import DIRECT, World
 
 from noosphere.consistency import Reason
 from noosphere.v1 import fact_service_pb2 as pb
+
+pytestmark = DIRECT
 
 Status = pb.CandidateStatus
 

@@ -9,11 +9,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from tests.support import toolcalls
 from tests.support.facts import FactAgent, user_name
 from tests.support.sessions import SessionAgent, caller, said, session_name, space, texts
-from tests.support.worlds import World
+from tests.support.worlds import DIRECT, World
 
 from noosphere.server.ports.sources import REDACTED
 from noosphere.v1 import fact_service_pb2 as facts
 from noosphere.v1 import session_service_pb2 as pb
+
+pytestmark = DIRECT
 
 
 @contextlib.asynccontextmanager

@@ -9,10 +9,12 @@ from google.protobuf.duration_pb2 import Duration
 from tests.support.facts import Conversation, FactAgent, user_name
 from tests.support.statuses import refusal
 from tests.support.telling import Teller
-from tests.support.worlds import World
+from tests.support.worlds import DIRECT, World
 
 from noosphere.consistency import Reason
 from noosphere.v1 import fact_service_pb2 as pb
+
+pytestmark = DIRECT
 
 Status = pb.CandidateStatus
 WRITTEN = Status.CANDIDATE_STATUS_WRITTEN

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 from tests.support.facts import Conversation, FactAgent, user_name
 from tests.support.statuses import refusal
-from tests.support.worlds import World
+from tests.support.worlds import DIRECT, World
 
 from noosphere.consistency import Reason
 from noosphere.v1 import fact_service_pb2 as pb
 from noosphere.v1 import session_service_pb2 as session_pb
+
+pytestmark = DIRECT
 
 Status = pb.CandidateStatus
 QUARANTINED = Status.CANDIDATE_STATUS_QUARANTINED

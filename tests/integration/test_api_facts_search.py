@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from tests.support.statuses import refusal
 from tests.support.telling import Teller
-from tests.support.worlds import World
+from tests.support.worlds import DIRECT, World
 
 from noosphere.consistency import Reason
 from noosphere.v1 import fact_service_pb2 as pb
+
+pytestmark = DIRECT
 
 
 async def test_what_was_decided_is_found_at_once_and_says_why(world: World) -> None:

@@ -10,7 +10,7 @@ from tests.support.engine import LocalServer
 from tests.support.facts import Conversation, FactAgent, user_name
 from tests.support.statuses import Refused, refusal
 from tests.support.telling import Teller
-from tests.support.worlds import LocalWorld, World
+from tests.support.worlds import DIRECT, LocalWorld, World
 
 from noosphere.consistency import Reason, Refusal
 from noosphere.server.facts import pipeline, planning
@@ -352,6 +352,7 @@ async def test_jobs_that_were_given_up_go_when_their_fate_is_no_longer_remembere
     assert (await queue.stats()).dead == 0
 
 
+@DIRECT
 async def test_upkeep_of_one_scope_leaves_others_alone_and_all_are_the_operators(world: World) -> None:
     user, other = await Teller.begin(await world.agent()), FactAgent(await world.agent())
     own = f"agent/{user.facts.agent.actor.agent_id}"
@@ -370,6 +371,7 @@ async def test_upkeep_of_one_scope_leaves_others_alone_and_all_are_the_operators
     assert (status.leased, status.dead) == (0, 0)
 
 
+@DIRECT
 async def test_time_ends_facts_in_every_world(world: World) -> None:
     user = await Teller.begin(await world.agent())
     await user.facts.set_policy(user.user, ttl={"working": Duration(nanos=400_000_000)})

@@ -22,7 +22,7 @@ EXIT_SECONDS_MAX = 30.0
 PROGRAM = shutil.which("etcd")
 REASON = "etcd is not installed (Debian: apt-get install etcd-server), so nothing is tested on etcd"
 
-needs_etcd = pytest.mark.skipif(PROGRAM is None, reason=REASON)
+needs_etcd = pytest.mark.engine(program=PROGRAM, reason=REASON)
 
 
 class EtcdProcess:

@@ -20,7 +20,7 @@ EXIT_SECONDS_MAX = 30.0
 PROGRAM = shutil.which("redis-server")
 REASON = "redis-server is not installed (Debian: apt-get install redis-server), so nothing is tested on Redis"
 
-needs_redis = pytest.mark.skipif(PROGRAM is None, reason=REASON)
+needs_redis = pytest.mark.engine(program=PROGRAM, reason=REASON)
 
 
 class RedisError(Exception):

@@ -7,12 +7,16 @@ import itertools
 import uuid
 from typing import Protocol
 
+import pytest
 from tests.support.api import Agent, Api
 from tests.support.engine import LocalServer
 from tests.support.process import ServerProcess
 from tests.support.transport import Transport
 
 _POLL_MS_MAX = 5_000
+
+DIRECT = pytest.mark.parametrize("world", ["in process", "over a socket"], indirect=True)
+"""For services whose calls no stream of batches carries: the other two worlds would do the same as the socket."""
 
 
 class World(Protocol):
