@@ -137,7 +137,8 @@ class Settings(BaseSettings):
     )
     durability: Literal["fsync", "os"] = Field(
         default="fsync",
-        description="What an acknowledged write survives: fsync a loss of power, os the end of the process.",
+        description="What an acknowledged write survives: fsync a loss of power, os the end of the process. What "
+        "NOOSPHERE_REDIS_URLS names keeps by its own settings.",
     )
     redis_urls: SecretStr = Field(
         default=SecretStr(""),

@@ -68,8 +68,8 @@ PUBLIC = """
     check_namespace check_presented check_replay claimable decide_claim decide_complete decide_delete decide_expiry
     decide_merge decide_put decide_reap decide_release decide_renew decide_resolve decode_causal decode_page
     decode_read_set decode_resume encode_causal encode_page encode_read_set encode_resume epoch_of exhausted find_lost
-    fingerprint invalid make_revision matches merge merge_tokens next_revision resolve_policy revisions_back seal
-    seen_by_reader seq_of settle_expiry split_actor to_hex too_large unseal
+    fingerprint invalid key_seen_bytes make_revision matches merge merge_tokens next_revision read_set_room
+    resolve_policy revisions_back seal seen_by_reader seq_of settle_expiry split_actor to_hex too_large unseal
 """
 
 
