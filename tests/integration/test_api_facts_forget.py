@@ -10,12 +10,14 @@ import pytest
 from tests.support.facts import Conversation, FactAgent, user_name
 from tests.support.statuses import refusal
 from tests.support.telling import Teller
-from tests.support.worlds import DIRECT, World
+from tests.support.worlds import World
 
 from noosphere.consistency import Reason
 from noosphere.v1 import fact_service_pb2 as pb
 
-pytestmark = DIRECT
+# An erasure writes the server's file anew, and the one behind the socket is shared by all tests; that way is gone by the
+# tests of clients and commands that forget.
+pytestmark = pytest.mark.parametrize("world", ["in process"], indirect=True)
 
 Status = pb.CandidateStatus
 
