@@ -27,6 +27,15 @@ def binary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     server.close()
 
 
+@pytest.fixture(scope="module")
+def emptier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A real server for the tests of one module: what looks through all sessions does not meet those of other tests."""
+    server = ServerProcess(tmp_path_factory.mktemp("emptier") / "data")
+    server.start()
+    yield server
+    server.close()
+
+
 @pytest.fixture
 async def local(tmp_path: Path) -> AsyncIterator[LocalServer]:
     """A server in this process whose clock and crashes the test controls."""

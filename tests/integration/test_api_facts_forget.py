@@ -15,8 +15,8 @@ from tests.support.worlds import World
 from noosphere.consistency import Reason
 from noosphere.v1 import fact_service_pb2 as pb
 
-# An erasure writes the server's file anew, and the one behind the socket is shared by all tests; that way is gone by the
-# tests of clients and commands that forget.
+# An erasure writes the server's file anew, and the one behind the socket is shared by all tests. The clients' and the
+# commands' tests of forgetting go through a socket to a server of their own.
 pytestmark = pytest.mark.parametrize("world", ["in process"], indirect=True)
 
 Status = pb.CandidateStatus

@@ -6,16 +6,18 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+import pytest
 from tests.support import toolcalls
 from tests.support.facts import FactAgent, user_name
 from tests.support.sessions import SessionAgent, caller, said, session_name, space, texts
-from tests.support.worlds import DIRECT, World
+from tests.support.worlds import World
 
 from noosphere.server.ports.sources import REDACTED
 from noosphere.v1 import fact_service_pb2 as facts
 from noosphere.v1 import session_service_pb2 as pb
 
-pytestmark = DIRECT
+# As with the tests of forgetting: the server behind the socket is shared by all tests, and is looked through whole.
+pytestmark = pytest.mark.parametrize("world", ["in process"], indirect=True)
 
 
 @contextlib.asynccontextmanager

@@ -17,15 +17,15 @@ CLAIMS = ("Anna prefers metric units", "Anna owns a cat")
 
 
 @pytest.fixture
-def cli(binary: ServerProcess) -> Cli:
-    return Cli(binary.address)
+def cli(emptier: ServerProcess) -> Cli:
+    return Cli(emptier.address)
 
 
 @pytest.fixture
-def user(binary: ServerProcess) -> str:
+def user(emptier: ServerProcess) -> str:
     owner = f"user/{uuid.uuid4().hex[:12]}"
     known = [Candidate(text, owner, said_by="internal", producer=f"form/{text}") for text in CLAIMS]
-    assert make_known(binary.address, known) == ["written", "written"]
+    assert make_known(emptier.address, known) == ["written", "written"]
     return owner
 
 

@@ -12,8 +12,8 @@ from noosphere.client import Candidate, Client, EntryNotFound, PermissionDenied,
 
 
 @pytest.fixture
-async def operator(binary: ServerProcess, connect: Connect) -> AsyncIterator[Client]:
-    async with connect(binary.address, agent=f"cli/{new_request_id()}", timeout=60) as connected:
+async def operator(emptier: ServerProcess, connect: Connect) -> AsyncIterator[Client]:
+    async with connect(emptier.address, agent=f"cli/{new_request_id()}", timeout=60) as connected:
         yield connected
 
 
@@ -97,13 +97,13 @@ async def test_everything_of_an_owner_goes_in_its_scope_only(operator: Client, u
     assert await texts(operator, shared) == ["Owns a boat"]
 
 
-async def test_nobody_forgets_for_another_agent(operator: Client, binary: ServerProcess, connect: Connect) -> None:
+async def test_nobody_forgets_for_another_agent(operator: Client, emptier: ServerProcess, connect: Connect) -> None:
     name = f"planner-{new_request_id()}"
     (fact_id,) = await known(operator, f"agent/{name}", "The build takes an hour")
-    async with connect(binary.address, timeout=60) as stranger:
+    async with connect(emptier.address, timeout=60) as stranger:
         with pytest.raises(PermissionDenied):
             await stranger.facts.forget(fact_id)
         with pytest.raises(PermissionDenied):
             await stranger.facts.forget(everything=True, owner=f"agent/{name}")
-    async with connect(binary.address, agent=name, timeout=60) as itself:
+    async with connect(emptier.address, agent=name, timeout=60) as itself:
         assert (await itself.facts.forget(everything=True)).fact_ids == (fact_id,)
