@@ -179,6 +179,15 @@ async def test_items_of_every_kind_lose_the_word_and_keep_the_rest(bench: Bench)
     assert bench.in_files() == set()
 
 
+@pytest.mark.parametrize("value", ["47110815", "[1, 47110815]", '{"code": "x47110815"}'])
+async def test_an_item_that_is_json_stays_json(bench: Bench, value: str) -> None:
+    await bench.agent.agent.put(space(S), "pin", value.encode(), blind=True)
+    await bench.say(USER, "it is 47110815", "m")
+    await bench.forget(f"msg:{S}/m", words=("47110815",))
+    (left,) = (await bench.agent.items(S)).values()
+    assert "47110815" not in str(json.loads(left))
+
+
 async def test_a_checkpoint_no_longer_has_the_word_and_still_brings_everything_else_back(bench: Bench) -> None:
     await bench.say(USER, "the source", "m")
     a = bench.agent.agent

@@ -90,6 +90,7 @@ TEXTS = st.text(alphabet=st.sampled_from('ab \\"nu0é\u0301ﬁßİΣς茶\u200b\
 @given(TEXTS, TEXTS, TEXTS)
 @example("İ", "bbbb", "ς")
 @example("a", "\u0301bbb", "")
+@example("", '"', '"')
 def test_whatever_stands_around_it_a_word_is_gone(before: str, word: str, after: str) -> None:
     blackout = Blackout([word])
     left = blackout.text(f"{before} {word} {after}")
@@ -103,8 +104,29 @@ def test_a_text_without_the_word_stays_the_same_object(text: str, word: str) -> 
     assert (blackout.text(text) is text) is not blackout.found_in(text)
 
 
-@given(
-    st.recursive(st.none() | st.booleans() | st.integers() | TEXTS, lambda c: st.lists(c) | st.dictionaries(TEXTS, c))
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXTS, lambda c: st.lists(c) | st.dictionaries(TEXTS, c)
 )
-def test_json_stays_json(value: object) -> None:
-    json.loads(Blackout(["aaaa", "ab", "00", "茶"]).text(json.dumps(value)))
+
+
+@given(JSON)
+@example(45_898_730_468_159_786_602_987_500)
+def test_json_stays_json_and_holds_no_word(value: object) -> None:
+    blackout = Blackout(["aaaa", "ab", "00", "茶"])
+    left = blackout.json(json.dumps(value))
+    json.loads(left)
+    assert not blackout.found_in(left.replace(REDACTED, "|"))
+
+
+@pytest.mark.parametrize("text", ["471108", "[471108]", '{"pin": 471108}', '"pin 471108"', "1471108.5"])
+def test_a_value_that_is_json_of_any_kind_stays_json(text: str) -> None:
+    left = Blackout(["471108"]).json(text)
+    assert json.loads(left) is not None
+    assert "471108" not in left
+
+
+def test_a_word_that_spans_a_name_and_its_value_goes_though_the_json_goes_with_it() -> None:
+    blackout = Blackout(['"code": "hunter2"'])
+    said = '{"door": 1, "code": "hunter2"}'
+    assert blackout.text(said) == f'{{"door": 1, {M}}}'
+    assert json.loads(blackout.json(said)) == M

@@ -83,7 +83,11 @@ class Blackout:
         return [one for one in merged if not any(mark[0] <= one[0] and one[1] <= mark[1] for mark in marks)]
 
     def text(self, text: str) -> str:
-        """Returns a text with a mark in the place of each word; what was JSON still is."""
+        """Returns a text with a mark in the place of each word.
+
+        A JSON object, list or text stays JSON, unless one of the words spans names and values of it: then the word
+        goes all the same.
+        """
         spans = self.spans(text)
         if not spans:
             return text
@@ -95,8 +99,17 @@ class Blackout:
         changed = "".join((*parts, text[done:]))
         if text.lstrip().startswith(_JSON_BEGINS) and not _is_json(changed) and _is_json(text):
             # A number is replaced by a text, which needs quotes.
-            return json.dumps(self.value(json.loads(text)), ensure_ascii=False)
+            again = json.dumps(self.value(json.loads(text)), ensure_ascii=False)
+            return changed if self.found_in(again) else again
         return changed
+
+    def json(self, text: str) -> str:
+        """Returns JSON text of any kind with the words blacked out; it stays JSON, whatever of it has to go."""
+        changed = self.text(text)
+        if changed is text or _is_json(changed):
+            return changed
+        again = json.dumps(self.value(json.loads(text)), ensure_ascii=False)
+        return json.dumps(REDACTED) if self.found_in(again) else again
 
     def data(self, data: bytes) -> bytes:
         """Returns bytes with a mark in the place of each word that stands there in UTF-8."""

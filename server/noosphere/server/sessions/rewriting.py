@@ -240,10 +240,13 @@ class Rewriter:
         return Fate(place, record._replace(siblings=tuple(siblings)))
 
     def _value(self, data: bytes, encoding: Encoding, merge_type: MergeType) -> bytes:
-        if encoding is not Encoding.JSON or merge_type is MergeType.NONE:
+        if encoding is not Encoding.JSON:
             return self._blackout.data(data)
-        if not self._blackout.found_in(data.decode()):
+        text = data.decode()
+        if not self._blackout.found_in(text):
             return data
+        if merge_type is MergeType.NONE:
+            return self._blackout.json(text).encode()
         # The state of a record that is merged has numbers of its own, which are no content.
         state = json.loads(data)
         if merge_type is MergeType.SET:
