@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from tests.support.api import delete, put
 from tests.support.engine import LocalServer, local_server
@@ -156,7 +156,8 @@ class Play:
                 if made:
                     session.saved[made] = deepcopy(state)
                 elif session.saved:
-                    assert not session.changed
+                    # What was made and removed again since the newest one has changed nothing.
+                    assert not session.changed or state == session.saved[session.kept[-1]]
                 session.changed = False
                 return
             case "save":
@@ -285,6 +286,7 @@ async def _play(steps: list[Step], seed: int, folder: Path) -> None:
 
 
 @settings(max_examples=60, phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
+@example([Step(kind, 0, key, 0) for kind, key in (("put", 0), ("turn", 0), ("put", 1), ("delete", 1), ("turn", 0))], 0)
 @given(steps=st.lists(STEPS, min_size=5, max_size=40), seed=st.integers(0, 1 << 32))
 def test_every_checkpoint_is_an_exact_copy_and_nothing_of_any_branch_is_lost(steps: list[Step], seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
