@@ -72,7 +72,6 @@ OwnersOption = Annotated[
 LastOption = Annotated[int | None, typer.Option("--last", metavar="N", min=1, help="Only the newest N.")]
 
 _TEXT_CHARS_MAX = 80
-_WHY_CHARS_MAX = 60
 # A fact's id may begin with a c, too.
 _CANDIDATE = re.compile(r".*#c[0-9a-f]{24}", re.DOTALL)
 

@@ -64,7 +64,7 @@ ESTIMATES = {
 }
 
 
-class Draft(NamedTuple):
+class Submission(NamedTuple):
     """A candidate as a caller submits it; see :class:`~noosphere.server.facts.types.Candidate`.
 
     Attributes:
@@ -147,7 +147,7 @@ class Intake:
         self._rng = rng
         self._queued = queued
 
-    async def submit(self, call: Call, drafts: Sequence[Draft]) -> Taken:
+    async def submit(self, call: Call, submissions: Sequence[Submission]) -> Taken:
         """Checks and queues candidates of one scope, all or none.
 
         Raises:
@@ -156,17 +156,17 @@ class Intake:
         """
         require_writer(call)
         self._core.require_current(call)
-        scope = _check_all(drafts)
-        for draft in drafts:
-            require_write(call, scope, draft.owner)
-        ids = tuple(request_id(call, scope, IdKind.CANDIDATE, self._rng, at) for at in range(len(drafts)))
-        meaning = b"" if call.request is None else fingerprint("SubmitCandidates", *drafts)
+        scope = _check_all(submissions)
+        for submission in submissions:
+            require_write(call, scope, submission.owner)
+        ids = tuple(request_id(call, scope, IdKind.CANDIDATE, self._rng, at) for at in range(len(submissions)))
+        meaning = b"" if call.request is None else fingerprint("SubmitCandidates", *submissions)
         if meaning and await self._known(scope, ids, meaning):
             return Taken(ids, scope, replayed=True)
         now_ms = self._ledger.now_ms
         candidates = [
-            await self._candidate(call, id, scope, draft, at, now_ms)
-            for at, (id, draft) in enumerate(zip(ids, drafts, strict=True))
+            await self._candidate(call, id, scope, submission, at, now_ms)
+            for at, (id, submission) in enumerate(zip(ids, submissions, strict=True))
         ]
         await self._put(candidates, DIRECT_PRIORITY, meaning)
         return Taken(ids, scope)
@@ -227,71 +227,75 @@ class Intake:
         page = await self._ledger.read(candidate.scope, (key,), accepted=True)
         return page.get(key, CandidateNote) is not None
 
-    async def _candidate(self, call: Call, id: str, scope: str, draft: Draft, at: int, now_ms: int) -> Candidate:
+    async def _candidate(
+        self, call: Call, id: str, scope: str, submission: Submission, at: int, now_ms: int
+    ) -> Candidate:
         agent = call.agent_id
         where = f"candidates[{at}]"
-        if draft.channel is Channel.INTERNAL and not agent.startswith(OPERATOR_PREFIX):
+        if submission.channel is Channel.INTERNAL and not agent.startswith(OPERATOR_PREFIX):
             raise Refusal(
                 Reason.TRUST_DENIED,
                 f"{where}.channel: INTERNAL is the server's and its operator's ({OPERATOR_PREFIX}…)",
             )
         found: tuple[Source | None, ...] = ()
-        if draft.evidence:
-            found = await self._sources.find(agent, [evidence.reference for evidence in draft.evidence])
+        if submission.evidence:
+            found = await self._sources.find(agent, [evidence.reference for evidence in submission.evidence])
         for source in found:
             if source is not None and source.trust and len(source.text) > LONG_CHARS:
                 # One long message at a time, and others in between.
                 said_in(source.text)
                 await asyncio.sleep(0)
         context_trust: float | None = None
-        if rests_on_context(draft.text, draft.object, found):
-            context_trust = await self._context_trust(agent, draft, found)
-        assigned = assign(draft.channel, draft.text, draft.object, draft.evidence, found, context_trust)
+        if rests_on_context(submission.text, submission.object, found):
+            context_trust = await self._context_trust(agent, submission, found)
+        assigned = assign(
+            submission.channel, submission.text, submission.object, submission.evidence, found, context_trust
+        )
         trust = assigned.trust
-        if draft.claimed_trust is not None:
-            if draft.claimed_trust > trust:
+        if submission.claimed_trust is not None:
+            if submission.claimed_trust > trust:
                 raise Refusal(
                     Reason.TRUST_DENIED,
-                    f"{where}.claimed_trust: {draft.claimed_trust} is more than the {trust} that it has. "
+                    f"{where}.claimed_trust: {submission.claimed_trust} is more than the {trust} that it has. "
                     f"{assigned.explanation}",
                 )
-            trust = draft.claimed_trust
+            trust = submission.claimed_trust
         evidence = tuple(
             named
             if source is None or named.content_hash
             else msgspec.structs.replace(named, content_hash=source.content_hash)
-            for named, source in zip(draft.evidence, found, strict=True)
+            for named, source in zip(submission.evidence, found, strict=True)
         )
         # A source that is read late still tells of its own time.
         said_ms = max((source.time_ms for source in found if source is not None), default=now_ms)
-        estimates = ESTIMATES[draft.channel]
+        estimates = ESTIMATES[submission.channel]
         return Candidate(
             id=id,
             scope=scope,
-            owner=draft.owner,
-            text=draft.text,
-            subject=draft.subject,
-            predicate=draft.predicate,
-            object=draft.object,
-            memory_type=draft.memory_type,
+            owner=submission.owner,
+            text=submission.text,
+            subject=submission.subject,
+            predicate=submission.predicate,
+            object=submission.object,
+            memory_type=submission.memory_type,
             evidence=evidence,
-            confidence=estimates.confidence if draft.confidence is None else draft.confidence,
-            importance=estimates.importance if draft.importance is None else draft.importance,
-            channel=draft.channel,
+            confidence=estimates.confidence if submission.confidence is None else submission.confidence,
+            importance=estimates.importance if submission.importance is None else submission.importance,
+            channel=submission.channel,
             trust=trust,
-            producer=draft.producer,
+            producer=submission.producer,
             actor=call.actor,
-            valid_from_ms=said_ms if draft.valid_from_ms is None else draft.valid_from_ms,
-            expires_at_ms=draft.expires_at_ms,
-            sensitivity=draft.sensitivity,
-            cardinality=draft.cardinality,
-            pinned=draft.pinned,
+            valid_from_ms=said_ms if submission.valid_from_ms is None else submission.valid_from_ms,
+            expires_at_ms=submission.expires_at_ms,
+            sensitivity=submission.sensitivity,
+            cardinality=submission.cardinality,
+            pinned=submission.pinned,
             submitted_ms=now_ms,
         )
 
-    async def _context_trust(self, agent: str, draft: Draft, found: Sequence[Source | None]) -> float:
+    async def _context_trust(self, agent: str, submission: Submission, found: Sequence[Source | None]) -> float:
         """Returns the lowest trust of what an agent has seen in its session, and in those that its evidence is from."""
-        named = (draft.context_session, *(source.session_id for source in found if source is not None))
+        named = (submission.context_session, *(source.session_id for source in found if source is not None))
         sessions = dict.fromkeys(filter(None, named))
         trusts = [await self._sources.context_trust(agent, session_id) for session_id in sessions]
         return min(trusts, default=0.0)
@@ -310,39 +314,39 @@ class Intake:
         self._queued()
 
 
-def _check_all(drafts: Sequence[Draft]) -> str:
+def _check_all(submissions: Sequence[Submission]) -> str:
     """Checks the form of candidates; returns their scope."""
-    if not drafts:
+    if not submissions:
         raise invalid("candidates", "must not be empty")
-    if len(drafts) > CANDIDATES_MAX:
-        raise too_large("candidates", len(drafts), CANDIDATES_MAX, "candidates")
-    scopes = {_check(draft, f"candidates[{at}]") for at, draft in enumerate(drafts)}
+    if len(submissions) > CANDIDATES_MAX:
+        raise too_large("candidates", len(submissions), CANDIDATES_MAX, "candidates")
+    scopes = {_check(submission, f"candidates[{at}]") for at, submission in enumerate(submissions)}
     if len(scopes) > 1:
         raise invalid("candidates.scope", f"all candidates of a call are of one scope, not of {len(scopes)}")
     return scopes.pop()
 
 
-def _check(draft: Draft, where: str) -> str:
-    scope = scope_or_own(draft.scope, draft.owner)
-    if not draft.text.strip():
+def _check(submission: Submission, where: str) -> str:
+    scope = scope_or_own(submission.scope, submission.owner)
+    if not submission.text.strip():
         raise invalid(f"{where}.text", "must not be empty")
-    _check_size(f"{where}.text", draft.text, TEXT_BYTES_MAX)
+    _check_size(f"{where}.text", submission.text, TEXT_BYTES_MAX)
     for field in ("subject", "predicate", "producer"):
-        _check_size(f"{where}.{field}", getattr(draft, field), NAME_BYTES_MAX)
-    _check_size(f"{where}.object", draft.object, OBJECT_BYTES_MAX)
-    if draft.object and not (draft.subject or draft.predicate):
+        _check_size(f"{where}.{field}", getattr(submission, field), NAME_BYTES_MAX)
+    _check_size(f"{where}.object", submission.object, OBJECT_BYTES_MAX)
+    if submission.object and not (submission.subject or submission.predicate):
         raise invalid(f"{where}.object", "needs a predicate, whose value it is")
     for field in ("confidence", "importance", "claimed_trust"):
-        share = getattr(draft, field)
+        share = getattr(submission, field)
         if share is not None and not (math.isfinite(share) and 0 <= share <= 1):
             raise invalid(f"{where}.{field}", f"{share} is not from 0 to 1")
-    if draft.sensitivity not in ("", *SENSITIVITIES):
+    if submission.sensitivity not in ("", *SENSITIVITIES):
         raise invalid(
-            f"{where}.sensitivity", f"{draft.sensitivity!r} is neither empty nor one of {', '.join(SENSITIVITIES)}"
+            f"{where}.sensitivity", f"{submission.sensitivity!r} is neither empty nor one of {', '.join(SENSITIVITIES)}"
         )
-    if len(draft.evidence) > EVIDENCE_MAX:
-        raise too_large(f"{where}.evidence", len(draft.evidence), EVIDENCE_MAX, "entries")
-    for at, evidence in enumerate(draft.evidence):
+    if len(submission.evidence) > EVIDENCE_MAX:
+        raise too_large(f"{where}.evidence", len(submission.evidence), EVIDENCE_MAX, "entries")
+    for at, evidence in enumerate(submission.evidence):
         if not evidence.reference.strip():
             raise invalid(f"{where}.evidence[{at}].reference", "must not be empty")
         _check_size(f"{where}.evidence[{at}].reference", evidence.reference, REFERENCE_BYTES_MAX)

@@ -25,7 +25,7 @@ SHARED_TERMS_MIN = 0.5
 """Of the terms of the shorter of two claims: with fewer in common they are not compared any closer."""
 
 
-class Asked(NamedTuple):
+class Probe(NamedTuple):
     """A claim, and where to look for its like.
 
     Attributes:
@@ -118,17 +118,17 @@ def _claim(content: FactContent, policy: Policy) -> Claim:
 
 
 async def find_near(
-    store: FactStore, claims: KnownClaims, asked: Asked, policy: Policy, now_ms: int
+    store: FactStore, claims: KnownClaims, probe: Probe, policy: Policy, now_ms: int
 ) -> tuple[Near, ...]:
     """Finds current claims of the owner that say the same or the contrary; what becomes of that checks their notes."""
-    where = FactFilter((asked.scope,), (asked.owner,), alive_at_ms=now_ms, valid_after_ms=now_ms)
-    words = terms(asked.text, singles=True)
+    where = FactFilter((probe.scope,), (probe.owner,), alive_at_ms=now_ms, valid_after_ms=now_ms)
+    words = terms(probe.text, singles=True)
     keys = {hit.key: 0.0 for hit in await store.by_keywords(words, where, NEAR_MAX)} if words else {}
-    if asked.vector is not None:
-        keys |= {hit.key: hit.score for hit in await store.by_vector(asked.vector, where, NEAR_MAX)}
+    if probe.vector is not None:
+        keys |= {hit.key: hit.score for hit in await store.by_vector(probe.vector, where, NEAR_MAX)}
     if not keys:
         return ()
-    mine, own, rules = compared(asked.claim), frozenset(words), _rules(policy)
+    mine, own, rules = compared(probe.claim), frozenset(words), _rules(policy)
     # Few are like it, so most that are in memory need not be read.
     recalled = ((key, claims.recall(key, rules)) for key in keys)
     close = [key for key, known in recalled if known is None or _may_be_like(mine, own, known)]
@@ -137,8 +137,8 @@ async def find_near(
         if content is None or not _may_be_like(mine, own, known := claims.learn(content, policy, rules)):
             continue
         similarity = None
-        if asked.vector is not None and content.vector is not None:
-            similarity = sum(a * b for a, b in zip(asked.vector, content.vector, strict=True))
+        if probe.vector is not None and content.vector is not None:
+            similarity = sum(a * b for a, b in zip(probe.vector, content.vector, strict=True))
         kind = relation(mine, known.compared, similarity)
         if kind is not Likeness.DIFFERENT:
             found.append(Near(content.fact_id, kind, content))

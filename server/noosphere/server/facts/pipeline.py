@@ -32,7 +32,7 @@ from .ledger import (
     contended,
     fact_key,
 )
-from .near import Asked, KnownClaims, find_near
+from .near import KnownClaims, Probe, find_near
 from .policies import policy_of
 from .suppression import keys_of, secret_of, suppressed
 from .types import Candidate, Cardinality, Decision, Policy, Status, Why
@@ -142,8 +142,8 @@ class Pipeline:
         now_ms = page.view.now_ms
         holder_id = known.get(holder_key, str) or ""
         slot_ids = (known.get(slot_key, list) or []) if claim.slot else []
-        asked = Asked(candidate.scope, candidate.owner, candidate.text, claim, vector)
-        near = await find_near(self._store, self._claims, asked, policy, now_ms)
+        probe = Probe(candidate.scope, candidate.owner, candidate.text, claim, vector)
+        near = await find_near(self._store, self._claims, probe, policy, now_ms)
         ids = tuple(dict.fromkeys((*((holder_id,) if holder_id else ()), *slot_ids, *(one.fact_id for one in near))))
         facts = await self._ledger.read(candidate.scope, map(fact_key, ids), accepted=True)
         draft.rests_on(facts)

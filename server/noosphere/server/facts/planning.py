@@ -14,7 +14,7 @@ from ..ports.store import Mutation
 from .contents import content_key
 from .ledger import KEYS, FactNote, Ledger, Page, digest, fact_key, put
 from .likeness import Likeness
-from .near import Asked, KnownClaims, find_near
+from .near import KnownClaims, Probe, find_near
 from .policies import Policies
 from .slots import predicate_form
 from .sources import CONFIDENCE_MAX, distinct, joined
@@ -184,10 +184,10 @@ class Planner:
         self, scope: str, policy: Policy, note: FactNote, content: FactContent, now_ms: int
     ) -> FactNote | None:
         claim = self._claims.of(content, policy)
-        asked = Asked(scope, note.owner, claim.text, claim, content.vector)
+        probe = Probe(scope, note.owner, claim.text, claim, content.vector)
         ids = [
             near.fact_id
-            for near in await find_near(self._store, self._claims, asked, policy, now_ms)
+            for near in await find_near(self._store, self._claims, probe, policy, now_ms)
             if near.likeness is Likeness.SAME and near.fact_id != note.id
         ]
         known = await self._ledger.facts(scope, ids)

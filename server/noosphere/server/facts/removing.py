@@ -154,18 +154,16 @@ class Removal:
 
 def words_of(content: FactContent) -> tuple[str, ...]:
     """Returns the texts of a fact that must stand nowhere any more: the claim, its value, the quoted words."""
-    if content.scope.startswith(HELD):
-        return candidate_words(decode_candidate(content.body))
     body = decode_body(content)
     return long_enough((body.text, *values(body.object), *(evidence.quote for evidence in body.evidence)))
 
 
 def _claim(content: FactContent) -> str:
-    return decode_candidate(content.body).text if content.scope.startswith(HELD) else decode_body(content).text
+    return decode_body(content).text
 
 
 def candidate_words(candidate: Candidate) -> tuple[str, ...]:
-    """Returns the same of a candidate."""
+    """Returns the same of a candidate that is kept apart or waits."""
     quotes = (evidence.quote for evidence in candidate.evidence)
     return long_enough((candidate.text, *values(candidate.object), *quotes))
 

@@ -28,7 +28,7 @@ from .extracting import Extracting
 from .extraction import BACKGROUND_PRIORITY, EXTRACT_PRIORITY, EXTRACTION_JOBS, ExtractionNote
 from .extractions import ExtractAsked, Extractions
 from .forgetting import Forgetting
-from .intake import CANDIDATES_MAX, Draft, Intake, Taken
+from .intake import CANDIDATES_MAX, Intake, Submission, Taken
 from .ledger import Ledger
 from .lines import Lines
 from .near import KnownClaims
@@ -170,13 +170,13 @@ class Facts:
             asyncio.create_task(self.upkeep.run(), name="noosphere-fact-upkeep"),
         )
 
-    async def submit(self, call: Call, drafts: Sequence[Draft], *, wait: bool) -> Submitted:
+    async def submit(self, call: Call, submissions: Sequence[Submission], *, wait: bool) -> Submitted:
         """Queues candidates; with ``wait`` returns when they are decided, or after 30 s.
 
         Raises:
             Refusal: see :meth:`~noosphere.server.facts.intake.Intake.submit`.
         """
-        taken = await self.intake.submit(call, drafts)
+        taken = await self.intake.submit(call, submissions)
         decisions = await self.decisions.wait(taken.scope, taken.ids) if wait else ()
         return Submitted(taken, decisions)
 

@@ -10,6 +10,8 @@ BATCH_MAX = 1_024
 
 PRIORITY_MAX = 9
 ID_CHARS_MAX = 1_024
+"""Longest id, group, lease and worker's name."""
+
 BODY_BYTES_MAX = 1024 * 1024
 REASON_CHARS_MAX = 2_000
 """Longer reasons are cut."""

@@ -15,7 +15,7 @@ from ..facts.decisions import Known
 from ..facts.extraction import Document, ExtractionNote, ExtractionState
 from ..facts.extractions import ExtractAsked
 from ..facts.hits import Hit, Scores
-from ..facts.intake import Draft
+from ..facts.intake import Submission
 from ..facts.selecting import Wanted
 from ..facts.types import (
     Candidate,
@@ -108,7 +108,7 @@ def status(field: str, number: int) -> Status:
     return _word(field, _STATUSES, number)
 
 
-def draft(message: pb.Candidate, where: str) -> Draft:
+def submission(message: pb.Candidate, where: str) -> Submission:
     """Returns a candidate as it is submitted; limits are checked by the service.
 
     Raises:
@@ -118,7 +118,7 @@ def draft(message: pb.Candidate, where: str) -> Draft:
     expires_at_ms = NEVER_MS
     if has("expire_time"):
         expires_at_ms = timestamp_ms(f"{where}.expire_time", message.expire_time)
-    return Draft(
+    return Submission(
         owner=message.owner,
         text=message.text,
         scope=message.scope,

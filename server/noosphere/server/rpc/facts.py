@@ -33,8 +33,8 @@ class FactRpc(FactServiceServicer):
     ) -> pb.SubmitCandidatesResponse:
         """See the proto."""
         call = decode.call(request.call)
-        drafts = [shapes.draft(message, f"candidates[{at}]") for at, message in enumerate(request.candidates)]
-        reply = await self._facts.submit(call, drafts, wait=request.wait)
+        submissions = [shapes.submission(message, f"candidates[{at}]") for at, message in enumerate(request.candidates)]
+        reply = await self._facts.submit(call, submissions, wait=request.wait)
         return pb.SubmitCandidatesResponse(
             candidate_ids=reply.taken.ids,
             decisions=map(shapes.decision, reply.decisions),

@@ -6,7 +6,6 @@ import asyncio
 from typing import NamedTuple
 
 from ..memory.codec import decode_record
-from ..ports.models import SourceMessage
 from ..ports.store import ScanResult, StoredEntry
 from .branches import Stretch, branch_data, branch_keys, stretches
 from .codec import decode_message
@@ -156,13 +155,6 @@ async def summaries_quoting(scribe: Scribe, session_id: str, message: str) -> Qu
 def newest_key(newest: ScanResult) -> str:
     """Returns the key that a scan for the newest record found, live or not; empty if there is none."""
     return newest.entries[0].key if newest.entries else ""
-
-
-def source_of(message: Message) -> SourceMessage:
-    """Returns a message as summarisers get it: its text, a note of other data, and the calls that it asks for."""
-    lines = [part.text or f"[{part.media_type}, {len(part.data)} bytes]" for part in message.parts]
-    lines += [f"{use.name} {use.arguments}" for use in message.tool_calls]
-    return SourceMessage(message.role.value, message.author, "\n".join(line for line in lines if line))
 
 
 def _message(entry: StoredEntry) -> Message:

@@ -18,7 +18,6 @@ NAMESPACES = "sessions/"
 EPHEMERAL = "~"
 """The first character of an ephemeral session's id, which no other id begins with."""
 
-SESSION_ID_BYTES_MAX = 128
 ENTRY_ID_BYTES_MAX = 128
 
 OWN = "_session/"

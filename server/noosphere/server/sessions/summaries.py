@@ -19,10 +19,11 @@ from ..memory.types import Call
 from ..ports.models import Summariser, SummariserError, SummaryText, Tokenizer, Tokenizers
 from ..ports.store import StoredEntry
 from .draft import Draft, Look
-from .history import History, Said, newest_key, read_history, said_after, source_of
+from .history import History, Said, newest_key, read_history, said_after
 from .keys import RETRACTED, SUMMARIES
 from .saving import Moved
 from .scribe import BACKGROUND, Intent, Scan, Scribe, closed
+from .sources import source_of
 from .summary_bounds import Pace, on_request, to_cover, whole
 from .summary_record import BEGINNING, Place, StoredSummary, SummaryData, encode_summary, reached, summary_attributes
 from .summary_text import summary_text

@@ -133,8 +133,8 @@ def check_jobs(jobs: Sequence[Job]) -> None:
     """
     _count("jobs", len(jobs), factqueue.BATCH_MAX, "jobs")
     for at, job in enumerate(jobs):
-        _name(f"jobs[{at}].id", job.id)
-        _name(f"jobs[{at}].group", job.group, empty=True)
+        _name(f"jobs[{at}].id", job.id, factqueue.ID_CHARS_MAX)
+        _name(f"jobs[{at}].group", job.group, factqueue.ID_CHARS_MAX, empty=True)
         if not 0 <= job.priority <= factqueue.PRIORITY_MAX:
             raise invalid(f"jobs[{at}].priority", f"{job.priority} is not from 0 to {factqueue.PRIORITY_MAX}")
         if len(job.body) > factqueue.BODY_BYTES_MAX:
@@ -149,7 +149,7 @@ def check_names(field: str, names: Sequence[str], *, empty: bool = False) -> Non
     """
     _count(field, len(names), factqueue.BATCH_MAX, "values")
     for name in names:
-        _name(field, name, empty=empty)
+        _name(field, name, factqueue.ID_CHARS_MAX, empty=empty)
 
 
 def check_span(field: str, span_ms: int, least_ms: int) -> None:
@@ -172,11 +172,11 @@ def _count(field: str, actual: int, limit: int, unit: str) -> None:
         raise too_large(field, actual, limit, unit)
 
 
-def _name(field: str, value: str, *, empty: bool = False) -> None:
+def _name(field: str, value: str, chars_max: int = factstore.NAME_CHARS_MAX, *, empty: bool = False) -> None:
     if not value and not empty:
         raise invalid(field, "is empty")
-    if len(value) > factstore.NAME_CHARS_MAX:
-        raise too_large(field, len(value), factstore.NAME_CHARS_MAX, "characters")
+    if len(value) > chars_max:
+        raise too_large(field, len(value), chars_max, "characters")
     try:
         value.encode()
     except UnicodeEncodeError:
