@@ -226,6 +226,31 @@ async def test_an_epoch_is_above_all_before_and_not_below_what_is_asked(lab: Coo
         await lab.reopen()
 
 
+async def test_an_epoch_that_is_to_follow_another_begins_only_if_that_is_the_newest(lab: CoordinatorLab) -> None:
+    coordinator = lab.coordinator
+    before = await coordinator.epochs()
+    last = before[-1].epoch
+    for wrong in (0, last - 1, last + 1):
+        message = await refusal_of(
+            Reason.CONTENTION, coordinator, coordinator.begin_epoch("drill", "", last + 9, expected=wrong)
+        )
+        assert str(last) in message
+    assert await coordinator.epochs() == before, "a refused epoch leaves nothing"
+    assert await coordinator.begin_epoch("drill", "", last + 5, expected=last) == last + 5
+    await refusal_of(Reason.CONTENTION, coordinator, coordinator.begin_epoch("drill", "", 0, expected=last))
+    assert await coordinator.begin_epoch("drill", "", 0, expected=last + 5) == last + 6
+
+
+async def test_of_many_that_notice_the_same_one_begins_the_epoch(lab: CoordinatorLab) -> None:
+    coordinator = lab.coordinator
+    last = (await coordinator.epochs())[-1].epoch
+    calls = [coordinator.begin_epoch("drill", "", 0, expected=last) for _ in range(10)]
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert [r for r in results if isinstance(r, int)] == [last + 1]
+    assert {r.reason for r in results if isinstance(r, Refusal)} == {Reason.CONTENTION}
+    assert (await coordinator.epochs())[-1].epoch == last + 1
+
+
 async def test_after_closing_calls_are_refused(lab: CoordinatorLab) -> None:
     coordinator = lab.coordinator
     await coordinator.close()

@@ -112,6 +112,29 @@ async def test_two_processes_begin_different_epochs(etcd: EtcdLab) -> None:
         assert max(begun) == (await other.epochs())[-1].epoch >= 20_000
 
 
+async def test_two_processes_that_notice_the_same_begin_one_epoch(etcd: EtcdLab) -> None:
+    async with second(etcd) as other:
+        last = (await other.epochs())[-1].epoch
+        calls = [c.begin_epoch("drill", "", 0, expected=last) for _ in range(8) for c in (etcd.coordinator, other)]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        assert [r for r in results if isinstance(r, int)] == [last + 1]
+        assert {r.reason for r in results if isinstance(r, Refusal)} == {Reason.CONTENTION}
+
+
+async def test_the_first_epoch_of_all_is_begun_once(etcd: EtcdLab) -> None:
+    fresh = [
+        await EtcdCoordinator.open([etcd.server.endpoint], clock=etcd.clock, root=f"{etcd.root}fresh/")
+        for _ in range(2)
+    ]
+    try:
+        calls = [c.begin_epoch("first start", "", 1, expected=0) for c in fresh]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        assert [r for r in results if isinstance(r, int)] == [1]
+    finally:
+        for coordinator in fresh:
+            await coordinator.close()
+
+
 async def test_who_was_kept_is_active_for_every_process_when_the_call_returns(etcd: EtcdLab) -> None:
     opened = await etcd.coordinator.open_agent("a", False)
     await etcd.lapse()

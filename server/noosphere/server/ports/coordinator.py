@@ -118,8 +118,19 @@ class Coordinator(Protocol):
         """Returns every epoch, oldest first."""
         ...
 
-    async def begin_epoch(self, cause: str, recovered: str, at_least: int) -> int:
-        """Begins an epoch above every earlier one and not below ``at_least``; returns it."""
+    async def begin_epoch(self, cause: str, recovered: str, at_least: int, expected: int | None = None) -> int:
+        """Begins an epoch above every earlier one and not below ``at_least``; returns it.
+
+        Args:
+            cause: why, in words.
+            recovered: what of the state before is there, in words.
+            at_least: the lowest that is wanted.
+            expected: if given, one is begun only if this is the newest (0: there is none). Of several processes that
+                noticed the same, one begins it then.
+
+        Raises:
+            Refusal: CONTENTION, if the newest is not ``expected``, or other processes were always faster.
+        """
         ...
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What no coordinator takes: names, leases and data of locks and members that are out of bounds."""
+"""What no coordinator takes: names, leases and data that are out of bounds, and an epoch that another one has begun."""
 
 from __future__ import annotations
 
@@ -60,6 +60,11 @@ def crowded(waiting: int) -> Refusal:
 def full(members: int) -> Refusal:
     """Returns the refusal of one member too many."""
     return exhausted("member.group", members, MEMBERS_MAX, "too many members")
+
+
+def outrun(newest: int, expected: int) -> Refusal:
+    """Returns the refusal of an epoch that was to follow another than the newest."""
+    return Refusal(Reason.CONTENTION, f"epoch {newest or 'none'} is the newest, not {expected or 'none'}")
 
 
 def _check_name(field: str, name: str, bytes_max: int) -> None:

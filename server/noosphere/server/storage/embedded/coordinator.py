@@ -16,6 +16,7 @@ from noosphere.consistency import NamePattern, NamespacePolicy, Reason, Refusal,
 
 from ...ports.coordinator import EpochRecord, Incarnation, PolicyTable
 from ...ports.runtime import Clock
+from ..leasing import outrun
 from .database import damaged, open_database
 from .folder import DataFolderError, StoreFailed, log_failure
 from .locks import EmbeddedLocks
@@ -277,10 +278,17 @@ class EmbeddedCoordinator:
         self._check()
         return tuple(self._epochs)
 
-    async def begin_epoch(self, cause: str, recovered: str, at_least: int) -> int:
-        """Begins an epoch above every earlier one and not below ``at_least``; returns it."""
+    async def begin_epoch(self, cause: str, recovered: str, at_least: int, expected: int | None = None) -> int:
+        """Begins an epoch above every earlier one and not below ``at_least``; returns it.
+
+        Raises:
+            Refusal: CONTENTION, if the newest is not ``expected``.
+        """
         self._check()
-        epoch = max(at_least, self._epochs[-1].epoch + 1 if self._epochs else 1)
+        newest = self._epochs[-1].epoch if self._epochs else 0
+        if expected is not None and newest != expected:
+            raise outrun(newest, expected)
+        epoch = max(at_least, newest + 1)
         record = EpochRecord(epoch, self._clock.wall_ms(), cause, recovered)
         self._epochs.append(record)
         await self._write([("INSERT INTO epochs VALUES (?, ?, ?, ?)", tuple(record))])

@@ -174,13 +174,13 @@ class EtcdCoordinator:
         """
         return await self._epochs.all()
 
-    async def begin_epoch(self, cause: str, recovered: str, at_least: int) -> int:
+    async def begin_epoch(self, cause: str, recovered: str, at_least: int, expected: int | None = None) -> int:
         """Begins an epoch above every earlier one and not below ``at_least``; returns it.
 
         Raises:
-            Refusal: CONTENTION, ENGINE_UNAVAILABLE.
+            Refusal: CONTENTION, also if the newest is not ``expected``; ENGINE_UNAVAILABLE.
         """
-        return await self._epochs.begin(cause, recovered, at_least)
+        return await self._epochs.begin(cause, recovered, at_least, expected)
 
     async def close(self) -> None:
         """Disconnects. Agents' leases are left, because the agents go on elsewhere; otherwise they lapse."""

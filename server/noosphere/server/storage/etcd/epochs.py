@@ -8,6 +8,7 @@ from noosphere.consistency import Reason, Refusal
 
 from ...ports.coordinator import EpochRecord
 from ...ports.runtime import Clock
+from ..leasing import outrun
 from . import wire_pb2 as wire
 from .client import EtcdClient
 from .keys import Layout, end_of, none_after, put
@@ -39,11 +40,11 @@ class Epochs:
         _, kvs = await self._client.read_all(self._layout.epochs)
         return tuple(self._record(kv) for kv in kvs)
 
-    async def begin(self, cause: str, recovered: str, at_least: int) -> int:
+    async def begin(self, cause: str, recovered: str, at_least: int, expected: int | None) -> int:
         """Begins an epoch above every earlier one and not below ``at_least``; returns it.
 
         Raises:
-            Refusal: CONTENTION or ENGINE_UNAVAILABLE.
+            Refusal: CONTENTION, also if the newest is not ``expected``; ENGINE_UNAVAILABLE.
         """
         prefix = self._layout.epochs
         end = end_of(prefix)
@@ -51,6 +52,8 @@ class Epochs:
         for _ in range(TRIES_MAX):
             found = await self._client.range(last)
             newest = self._layout.epoch_of(found.kvs[0].key) if found.kvs else 0
+            if expected is not None and newest != expected:
+                raise outrun(newest, expected)
             epoch = max(at_least, newest + 1)
             stored = msgspec.json.encode(_Stored(self._clock.wall_ms(), cause, recovered))
             written = await self._client.write(
