@@ -14,7 +14,7 @@ from ..memory.access import OPERATOR_PREFIX
 from ..memory.admission import require_writer
 from ..memory.core import Core
 from ..memory.reads import check_page_size
-from ..memory.signals import HeadSignals
+from ..memory.signals import Following, HeadSignals
 from ..memory.types import Call
 from ..ports.factqueue import FactQueue
 from ..ports.factstore import BATCH_MAX, FactContent, FactKey, FactStore
@@ -185,17 +185,20 @@ class Decisions:
             newest = await self._ledger.scan(scope, DECISIONS, limit=1, reverse=True)
             after = newest.entries[0].key if newest.entries else DECISIONS
             yield Decided(None, after)
-        while not self._signals.draining:
-            moved = self._signals.next_move((await self._ledger.locate(scope)).storage_id)
-            page = await self._ledger.scan(scope, DECISIONS, after=after, limit=SCAN_PAGE)
-            ids = [msgspec.json.decode(entry.data, type=str) for entry in page.entries]
-            notes = await self._notes(scope, ids)
-            for entry, id in zip(page.entries, ids, strict=True):
-                after = entry.key
-                note = notes.get(id)
-                yield Decided(None if note is None else note.decision, after)
-            if not page.entries:
-                await self._clock.wait(moved, POLL_SECONDS)
+        async with Following(self._core.store) as following:
+            while not self._signals.draining:
+                ref = await self._ledger.locate(scope)
+                await following.to(ref)
+                moved = self._signals.next_move(ref.storage_id)
+                page = await self._ledger.scan(scope, DECISIONS, after=after, limit=SCAN_PAGE)
+                ids = [msgspec.json.decode(entry.data, type=str) for entry in page.entries]
+                notes = await self._notes(scope, ids)
+                for entry, id in zip(page.entries, ids, strict=True):
+                    after = entry.key
+                    note = notes.get(id)
+                    yield Decided(None if note is None else note.decision, after)
+                if not page.entries:
+                    await self._clock.wait(moved, POLL_SECONDS)
         raise Refusal(Reason.DRAINING, "the server is shutting down; watch again, after the last position")
 
     async def review(self, call: Call, candidate_id: str, *, accept: bool) -> Decision:

@@ -35,7 +35,7 @@ from .core import Core, draining
 from .expiry import key_check
 from .extension import ExtendedWrite
 from .internal import RESERVATIONS
-from .signals import HeadSignals
+from .signals import Following, HeadSignals
 from .tasks import LOOK_AGAIN_MS, check_lease
 from .types import Call
 
@@ -80,45 +80,49 @@ class Reservations:
         deadline_ms = store.now_ms() + wait_ms
         ref = await core.locate(namespace)
         lost_races = 0
-        while lost_races < ATTEMPTS_MAX:
-            # Registered before looking, so that a reservation that ends in between is not slept through.
-            moved = self._signals.next_move(ref.storage_id)
-            read = await self._read(call, ref, key)
-            if read.view.deleted and (newer := await core.relocate(ref)) is not None:
-                ref = newer
-                continue
-            head, now_ms = read.view.head, read.view.now_ms
-            held = _claim_of(read)
-            try:
-                replayed = admit_write(
-                    core, call, namespace, read, meaning, fences_of(call, namespace), call.presents(namespace), ()
-                )
-                if replayed is None:
-                    self._admit(call, ref, read)
-            except Refusal as refusal:
-                await refuse(core, ref, refusal, head)
-            if replayed is not None:
-                await store.settle(ref)
-                return _shown(held, call, head, now_ms)
-            if held is not None and held.active(now_ms) and not _is_callers(held, call):
-                left_ms = deadline_ms - now_ms
-                if left_ms <= 0:
+        async with Following(store) as following:
+            while lost_races < ATTEMPTS_MAX:
+                # Registered before looking, so that a reservation that ends in between is not slept through.
+                moved = self._signals.next_move(ref.storage_id)
+                read = await self._read(call, ref, key)
+                if read.view.deleted and (newer := await core.relocate(ref)) is not None:
+                    ref = newer
+                    continue
+                head, now_ms = read.view.head, read.view.now_ms
+                held = _claim_of(read)
+                try:
+                    replayed = admit_write(
+                        core, call, namespace, read, meaning, fences_of(call, namespace), call.presents(namespace), ()
+                    )
+                    if replayed is None:
+                        self._admit(call, ref, read)
+                except Refusal as refusal:
+                    await refuse(core, ref, refusal, head)
+                if replayed is not None:
                     await store.settle(ref)
                     return _shown(held, call, head, now_ms)
-                if self._signals.draining:
-                    await refuse(core, ref, draining(), head)
-                left_ms = min(left_ms, max(1, held.expires_at_ms - now_ms), LOOK_AGAIN_MS)
-                await self._clock.wait(moved, left_ms / 1000)
-                continue
-            if read.entries[0] is None:
-                await self._check_room(ref, head)
-            mine = held is not None and held.active(now_ms) and held.holder == call.actor
-            claim = Claim(call.actor, now_ms + lease_ms, held.fence if mine and held is not None else 0, 1)
-            revision = await self._commit(call, ref, key, read, _record(claim, now_ms), meaning)
-            if isinstance(revision, int):
-                return Reservation(claim.fence or revision, call.actor, claim.expires_at_ms, revision)
-            ref = revision
-            lost_races += 1
+                if held is not None and held.active(now_ms) and not _is_callers(held, call):
+                    left_ms = deadline_ms - now_ms
+                    if left_ms <= 0:
+                        await store.settle(ref)
+                        return _shown(held, call, head, now_ms)
+                    if self._signals.draining:
+                        await refuse(core, ref, draining(), head)
+                    if await following.to(ref):
+                        # Moves before it was followed may not be told, so it looks once more.
+                        continue
+                    left_ms = min(left_ms, max(1, held.expires_at_ms - now_ms), LOOK_AGAIN_MS)
+                    await self._clock.wait(moved, left_ms / 1000)
+                    continue
+                if read.entries[0] is None:
+                    await self._check_room(ref, head)
+                mine = held is not None and held.active(now_ms) and held.holder == call.actor
+                claim = Claim(call.actor, now_ms + lease_ms, held.fence if mine and held is not None else 0, 1)
+                revision = await self._commit(call, ref, key, read, _record(claim, now_ms), meaning)
+                if isinstance(revision, int):
+                    return Reservation(claim.fence or revision, call.actor, claim.expires_at_ms, revision)
+                ref = revision
+                lost_races += 1
         await contended(core, ref, f"{key!r} was reserved by others {ATTEMPTS_MAX} times over")
 
     async def cancel(self, call: Call, namespace: str, key: str, fence: int) -> int:

@@ -43,7 +43,7 @@ from .expiry import key_check, mutations_of
 from .extension import Change, ExtendedWrite
 from .guards import Validation, advance, validate
 from .internal import before_first
-from .signals import HeadSignals
+from .signals import Following, HeadSignals
 from .types import Call, ClaimReply, RecordView
 
 ATTEMPTS_MAX = 64
@@ -98,44 +98,48 @@ class Tasks:
         deadline_ms = store.now_ms() + wait_ms
         ref = await self._core.locate(namespace)
         lost_races = 0
-        while True:
-            # Registered before looking, so that a task that is added in between is not slept through.
-            moved = self._signals.next_move(ref.storage_id)
-            found = await self._find(call, ref, namespace, collection, where, meaning)
-            if isinstance(found, ClaimReply):
-                return found
-            if isinstance(found, NamespaceRef):
-                ref = found
-                continue
-            if found.entry is None or found.record is None:
-                left_ms = deadline_ms - store.now_ms()
-                if self._signals.draining and left_ms > 0:
-                    await refuse(self._core, ref, draining(), found.read.view.head)
-                if left_ms <= 0:
-                    await store.settle(ref)
-                    return ClaimReply(None, found.read.view.head, False)
-                if found.next_lapse_ms is not None:
-                    left_ms = min(left_ms, max(1, found.next_lapse_ms - store.now_ms()))
-                await self._clock.wait(moved, min(left_ms, LOOK_AGAIN_MS) / 1000)
-                continue
-            key, now_ms = found.entry.key, found.read.view.now_ms
-            try:
-                validation = await validate(self._core, call, ref, (key,))
-            except Refusal as refusal:
-                await refuse(self._core, ref, refusal, found.read.view.head)
-            decision = decide_claim(found.record, call.actor, now_ms, lease_ms)
-            reply = await self._carry_out(
-                call, ref, namespace, key, found.entry, found.record, decision, found.read, meaning, validation
-            )
-            if isinstance(reply, ClaimReply):
-                return reply
-            if isinstance(reply, Remembered):
-                return await self._replay_claim(ref, collection, reply)
-            ref = reply
-            lost_races += 1
-            if lost_races >= ATTEMPTS_MAX:
-                message = f"another claimer was faster {ATTEMPTS_MAX} times in {collection!r}"
-                await contended(self._core, ref, message)
+        async with Following(store) as following:
+            while True:
+                # Registered before looking, so that a task that is added in between is not slept through.
+                moved = self._signals.next_move(ref.storage_id)
+                found = await self._find(call, ref, namespace, collection, where, meaning)
+                if isinstance(found, ClaimReply):
+                    return found
+                if isinstance(found, NamespaceRef):
+                    ref = found
+                    continue
+                if found.entry is None or found.record is None:
+                    left_ms = deadline_ms - store.now_ms()
+                    if self._signals.draining and left_ms > 0:
+                        await refuse(self._core, ref, draining(), found.read.view.head)
+                    if left_ms <= 0:
+                        await store.settle(ref)
+                        return ClaimReply(None, found.read.view.head, False)
+                    if await following.to(ref):
+                        # Moves before it was followed may not be told, so it looks once more.
+                        continue
+                    if found.next_lapse_ms is not None:
+                        left_ms = min(left_ms, max(1, found.next_lapse_ms - store.now_ms()))
+                    await self._clock.wait(moved, min(left_ms, LOOK_AGAIN_MS) / 1000)
+                    continue
+                key, now_ms = found.entry.key, found.read.view.now_ms
+                try:
+                    validation = await validate(self._core, call, ref, (key,))
+                except Refusal as refusal:
+                    await refuse(self._core, ref, refusal, found.read.view.head)
+                decision = decide_claim(found.record, call.actor, now_ms, lease_ms)
+                reply = await self._carry_out(
+                    call, ref, namespace, key, found.entry, found.record, decision, found.read, meaning, validation
+                )
+                if isinstance(reply, ClaimReply):
+                    return reply
+                if isinstance(reply, Remembered):
+                    return await self._replay_claim(ref, collection, reply)
+                ref = reply
+                lost_races += 1
+                if lost_races >= ATTEMPTS_MAX:
+                    message = f"another claimer was faster {ATTEMPTS_MAX} times in {collection!r}"
+                    await contended(self._core, ref, message)
 
     async def renew(self, call: Call, namespace: str, key: str, fence: int, lease_ms: int) -> ClaimReply:
         """Extends a claim from now on.

@@ -26,7 +26,7 @@ from .codec import decode_record
 from .core import Core, deleted, draining, located, state_of
 from .internal import before_first
 from .log import compacted, view_batch
-from .signals import HeadSignals
+from .signals import Following, HeadSignals
 from .types import BatchView, Call, RecordView
 
 BOOKMARK_MS = 5_000
@@ -199,42 +199,44 @@ class Watches:
     ) -> AsyncGenerator[WatchMessage, None]:
         store = self._core.store
         told, told_ms = cursor, self._clock.monotonic_ms()
-        while True:
-            # Registered before looking, so that a move in between is not slept through.
-            moved = self._signals.next_move(ref.storage_id)
-            try:
-                result = await store.changes(ref, cursor, _PAGE)
-            except Refusal as refusal:
-                raise located(refusal, ref.name, (await store.read(ref, ())).view.head) from None
-            if isinstance(result, Compacted):
-                raise located(compacted(ref.name, cursor, result.floor), ref.name, result.head)
-            for batch in result.batches:
-                cursor = batch.revision
-                seen = self._view(ref, batch, collection)
-                if seen.changes:
-                    yield WatchMessage(seen, ResumePoint(ref.storage_id, cursor), result.head)
-                    told, told_ms = cursor, self._clock.monotonic_ms()
+        async with Following(store) as following:
+            await following.to(ref)
+            while True:
+                # Registered before looking, so that a move in between is not slept through.
+                moved = self._signals.next_move(ref.storage_id)
+                try:
+                    result = await store.changes(ref, cursor, _PAGE)
+                except Refusal as refusal:
+                    raise located(refusal, ref.name, (await store.read(ref, ())).view.head) from None
+                if isinstance(result, Compacted):
+                    raise located(compacted(ref.name, cursor, result.floor), ref.name, result.head)
+                for batch in result.batches:
+                    cursor = batch.revision
+                    seen = self._view(ref, batch, collection)
+                    if seen.changes:
+                        yield WatchMessage(seen, ResumePoint(ref.storage_id, cursor), result.head)
+                        told, told_ms = cursor, self._clock.monotonic_ms()
+                    if until is not None and cursor >= until:
+                        return
+                if result.more:
+                    continue
+                # The log may lack revisions that carry no event (reaping); nothing is missing up to the head.
+                cursor = max(cursor, result.head)
                 if until is not None and cursor >= until:
                     return
-            if result.more:
-                continue
-            # The log may lack revisions that carry no event (reaping); nothing is missing up to the head.
-            cursor = max(cursor, result.head)
-            if until is not None and cursor >= until:
-                return
-            if self._signals.draining:
-                yield WatchMessage(Bookmark(True), ResumePoint(ref.storage_id, cursor), result.head)
-                raise located(draining(), ref.name, result.head)
-            idle_ms = self._clock.monotonic_ms() - told_ms
-            due_ms = BOOKMARK_AFTER_MOVE_MS if cursor > told else BOOKMARK_MS
-            if idle_ms >= due_ms:
-                if not self._core.renew(call):
-                    ended = Refusal(Reason.STALE_INCARNATION, f"{call.actor} has ended")
-                    raise located(ended, ref.name, result.head)
-                yield WatchMessage(Bookmark(False), ResumePoint(ref.storage_id, cursor), result.head)
-                told, told_ms = cursor, self._clock.monotonic_ms()
-                continue
-            await self._clock.wait(moved, (due_ms - idle_ms) / 1000)
+                if self._signals.draining:
+                    yield WatchMessage(Bookmark(True), ResumePoint(ref.storage_id, cursor), result.head)
+                    raise located(draining(), ref.name, result.head)
+                idle_ms = self._clock.monotonic_ms() - told_ms
+                due_ms = BOOKMARK_AFTER_MOVE_MS if cursor > told else BOOKMARK_MS
+                if idle_ms >= due_ms:
+                    if not self._core.renew(call):
+                        ended = Refusal(Reason.STALE_INCARNATION, f"{call.actor} has ended")
+                        raise located(ended, ref.name, result.head)
+                    yield WatchMessage(Bookmark(False), ResumePoint(ref.storage_id, cursor), result.head)
+                    told, told_ms = cursor, self._clock.monotonic_ms()
+                    continue
+                await self._clock.wait(moved, (due_ms - idle_ms) / 1000)
 
     def _view(self, ref: NamespaceRef, batch: LoggedBatch, collection: str) -> BatchView:
         name = (ref.storage_id, batch.revision)

@@ -24,6 +24,9 @@ from noosphere.consistency import Cut, Remembered, RequestRef
 from noosphere.consistency import StampMode as StampMode
 
 STORAGE_ID_BYTES = 10
+FOLLOWED_MAX = 65_536
+"""Most namespaces that a process follows at once (:meth:`WorkingStore.follow`)."""
+
 VOLATILE_PREFIX = "sessions/~"
 """Namespaces whose names begin so are kept in memory only: nothing of them reaches a disk, and a restart ends them."""
 
@@ -471,7 +474,22 @@ class WorkingStore(Protocol):
         ...
 
     def heads(self) -> AsyncIterator[HeadMoved]:
-        """Streams moved heads, at least the newest of each namespace; registered when called."""
+        """Streams moved heads of followed namespaces (or of all), at least the newest of each; registered when called.
+
+        Where moves may have been missed, every followed namespace is told again.
+        """
+        ...
+
+    async def follow(self, namespace: NamespaceRef) -> None:
+        """Has ``heads`` tell of this namespace's moves; returns once no later move can be missed.
+
+        Counted: each call needs its ``unfollow``, except one that is cancelled or raises: LIMIT_EXCEEDED if
+        :data:`FOLLOWED_MAX` others are followed, or ENGINE_UNAVAILABLE.
+        """
+        ...
+
+    def unfollow(self, namespace: NamespaceRef) -> None:
+        """Takes one ``follow`` back, on a closed store too; ValueError if there is none."""
         ...
 
     async def close(self) -> None:

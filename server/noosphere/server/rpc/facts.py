@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from noosphere.consistency import decode_page, encode_page, fingerprint, invalid
 from noosphere.v1 import fact_service_pb2 as pb
@@ -71,11 +72,13 @@ class FactRpc(FactServiceServicer):
         """See the proto."""
         query = fingerprint("watch candidates", request.scope)
         after = _resume(request.resume_token, query) if request.resume_token else None
-        async for message in self._facts.decisions.watch(decode.call(request.call), request.scope, after):
-            yield pb.WatchCandidatesResponse(
-                decision=None if message.decision is None else shapes.decision(message.decision),
-                resume_token=encode_page(query, message.position).encode(),
-            )
+        watch = self._facts.decisions.watch(decode.call(request.call), request.scope, after)
+        async with aclosing(watch) as messages:
+            async for message in messages:
+                yield pb.WatchCandidatesResponse(
+                    decision=None if message.decision is None else shapes.decision(message.decision),
+                    resume_token=encode_page(query, message.position).encode(),
+                )
 
     @unary
     async def ReviewCandidate(self, request: pb.ReviewCandidateRequest, context: Context) -> pb.ReviewCandidateResponse:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from weakref import WeakSet
 
-from ..ports.store import HeadMoved
+from noosphere.consistency import Reason, Refusal
+
+from ..ports.store import FOLLOWED_MAX, HeadMoved, NamespaceRef
 
 
 class HeadFeed:
@@ -73,3 +75,46 @@ class HeadFeeds:
             self._closed, self._error = True, error
         for feed in list(self._feeds):
             feed.close(error)
+
+
+class Followed:
+    """Counts who follows which namespace."""
+
+    def __init__(self) -> None:
+        self._counts: dict[bytes, int] = {}
+
+    def __contains__(self, storage_id: bytes) -> bool:
+        """Returns whether anybody follows it."""
+        return storage_id in self._counts
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Goes over the storage ids of what is followed now."""
+        return iter(list(self._counts))
+
+    def add(self, ref: NamespaceRef) -> bool:
+        """Counts one more; returns whether it is the first.
+
+        Raises:
+            Refusal: LIMIT_EXCEEDED.
+        """
+        count = self._counts.get(ref.storage_id, 0)
+        if count == 0 and len(self._counts) >= FOLLOWED_MAX:
+            message = f"{FOLLOWED_MAX} namespaces are watched or waited for in this process; no more at once"
+            raise Refusal(Reason.LIMIT_EXCEEDED, message)
+        self._counts[ref.storage_id] = count + 1
+        return count == 0
+
+    def remove(self, ref: NamespaceRef) -> bool:
+        """Counts one less; returns whether it was the last.
+
+        Raises:
+            ValueError: nobody follows it.
+        """
+        count = self._counts.get(ref.storage_id, 0)
+        if count == 0:
+            raise ValueError(f"{ref.name!r} is not followed")
+        if count == 1:
+            del self._counts[ref.storage_id]
+        else:
+            self._counts[ref.storage_id] = count - 1
+        return count == 1

@@ -35,7 +35,7 @@ from ...ports.store import (
     StoreTotals,
 )
 from ..bounds import check_commit
-from ..heads import HeadFeeds
+from ..heads import Followed, HeadFeeds
 from .accept import accept, judge
 from .applying import Applier
 from .body import Body
@@ -98,6 +98,7 @@ class EmbeddedStore:
         self._durability = durability
         self._on_fatal = on_fatal
         self._feeds = HeadFeeds()
+        self._followed = Followed()
         self._closed = False
         self._pipeline = Pipeline(journal, writer, time, last_batch, self._apply, self._failed)
         self._loader = Loader(journal, reader, self._pipeline, clock)
@@ -404,6 +405,15 @@ class EmbeddedStore:
     def heads(self) -> AsyncIterator[HeadMoved]:
         """Streams moved heads, the newest of each namespace."""
         return self._feeds.open()
+
+    async def follow(self, namespace: NamespaceRef) -> None:
+        """Counts; every namespace is told of anyway."""
+        self._check()
+        self._followed.add(namespace)
+
+    def unfollow(self, namespace: NamespaceRef) -> None:
+        """Counts one less."""
+        self._followed.remove(namespace)
 
     async def close(self) -> None:
         """Syncs, folds and closes; after a failed disk it only closes, and the next opening is unclean."""

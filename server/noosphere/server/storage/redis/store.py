@@ -33,7 +33,7 @@ from ...ports.store import (
     StoreTotals,
 )
 from ..bounds import check_commit
-from ..heads import HeadFeeds
+from ..heads import Followed, HeadFeeds
 from .catalogue import Catalogue
 from .engine import Engine
 from .fence import META
@@ -79,6 +79,7 @@ class RedisStore:
         self._time = time
         self._durability = durability
         self._feeds = HeadFeeds()
+        self._followed = Followed()
         self._catalogue = Catalogue(engine)
         self._tidings = Tidings(engine, self._feeds, clock, self._tell_all)
         self._rewriter = Rewriter(engine, clock)
@@ -336,6 +337,16 @@ class RedisStore:
     def heads(self) -> AsyncIterator[HeadMoved]:
         """Streams moved heads, the newest of each namespace."""
         return self._feeds.open()
+
+    async def follow(self, namespace: NamespaceRef) -> None:
+        """Counts; every namespace is told of anyway."""
+        if self._closed:
+            raise Refusal(Reason.ENGINE_UNAVAILABLE, "the working store is closed")
+        self._followed.add(namespace)
+
+    def unfollow(self, namespace: NamespaceRef) -> None:
+        """Counts one less."""
+        self._followed.remove(namespace)
 
     async def close(self) -> None:
         """Lets calls under way end, and disconnects."""
