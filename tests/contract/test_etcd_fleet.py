@@ -12,7 +12,7 @@ from tests.contract.coordlab import EtcdLab
 from tests.contract.lab import until
 from tests.contract.test_coordinator import STRICT, refusal_of
 from tests.support.etcd import needs_etcd
-from tests.support.proxy import LossyProxy, lossy_proxy
+from tests.support.proxy import Fault, Proxy, proxied
 
 from noosphere.consistency import DEFAULT_POLICY, NamePattern, Reason, Refusal
 from noosphere.server.ports.coordinator import Incarnation
@@ -35,9 +35,9 @@ async def second(lab: EtcdLab, **options: Any) -> AsyncIterator[EtcdCoordinator]
 
 
 @contextlib.asynccontextmanager
-async def behind_a_proxy(lab: EtcdLab) -> AsyncIterator[tuple[EtcdCoordinator, LossyProxy]]:
+async def behind_a_proxy(lab: EtcdLab) -> AsyncIterator[tuple[EtcdCoordinator, Proxy]]:
     """Runs one more process whose replies can be lost."""
-    async with lossy_proxy(lab.server.endpoint) as proxy:
+    with proxied(lab.server.endpoint) as proxy:
         made = await EtcdCoordinator.open([proxy.address], clock=lab.clock, root=lab.root)
         try:
             yield made, proxy
@@ -195,9 +195,9 @@ async def test_above_the_limit_the_agent_whose_lease_has_lapsed_is_ended(etcd: E
 
 async def test_a_lost_reply_to_an_opening_begins_no_second_incarnation(etcd: EtcdLab) -> None:
     async with behind_a_proxy(etcd) as (coordinator, proxy):
-        proxy.lose_replies = True
+        proxy.begin(Fault.DROP_REPLIES)
         await refusal_of(Reason.ENGINE_UNAVAILABLE, coordinator, coordinator.open_agent("a", False, "the same"))
-        proxy.lose_replies = False
+        proxy.end()
         opened = await coordinator.open_agent("a", False, "the same")
         assert opened == await coordinator.open_agent("a", False, "the same")
         assert await etcd.coordinator.latest("a") == opened.number
@@ -208,13 +208,13 @@ async def test_what_was_changed_while_the_watch_was_broken_is_seen_afterwards(et
         await etcd.coordinator.set_policy(PATTERN, STRICT)
         await until(lambda: PATTERN in coordinator.policies().entries)
         kept = await coordinator.open_agent("kept", False)
-        proxy.lose_replies = True
+        proxy.begin(Fault.DROP_REPLIES)
         await etcd.coordinator.set_policy(PATTERN, None)
         gone = await etcd.coordinator.open_agent("gone", False)
         await etcd.coordinator.close_agent(gone)
         came = await etcd.coordinator.open_agent("came", False)
-        await proxy.lost.wait()
-        proxy.lose_replies = False
+        await proxy.happened()
+        proxy.end()
         await until(lambda: coordinator.touch(came))
         assert (PATTERN in coordinator.policies().entries, coordinator.touch(gone)) == (False, False)
         assert coordinator.touch(kept)
@@ -229,16 +229,16 @@ async def test_what_was_compacted_while_the_watch_was_broken_is_read_anew(
         ended = await coordinator.open_agent("ended", False)
         called = await coordinator.open_agent("called", False)
         await coordinator.refresh()
-        proxy.lose_replies = True
+        proxy.begin(Fault.DROP_REPLIES)
         for kv in etcd.server.kvs(f"{etcd.root}live/lease/called"):
             etcd.server.lapse(kv.lease)
         await etcd.coordinator.set_policy(NamePattern("shared/goes", True), None)
-        await proxy.lost.wait()
+        await proxy.happened()
         await etcd.coordinator.keep_agent(ended)
         await etcd.coordinator.close_agent(ended)
         last = await etcd.coordinator.open_agent("last", False)
         etcd.server.compact(last.number)
-        proxy.lose_replies = False
+        proxy.end()
         await until(lambda: coordinator.touch(last))
         assert coordinator.policies() == etcd.coordinator.policies()
         assert not coordinator.touch(ended)

@@ -19,7 +19,7 @@ from typing import NoReturn
 
 import pytest
 from tests.support.process import ServerProcess
-from tests.support.proxy import lossy_proxy
+from tests.support.proxy import Fault, proxied
 
 from noosphere.client import connect
 
@@ -123,31 +123,31 @@ async def test_the_example_does_what_it_says_and_others_see_it(folder: Path, ser
 
 async def test_a_lost_reply_is_asked_for_again_under_the_same_id(folder: Path, server: ServerProcess) -> None:
     space = f"shared/node-{uuid.uuid4().hex}"
-    async with lossy_proxy(server.address) as proxy, asyncio.timeout(SECONDS_MAX):
-        process = await asyncio.create_subprocess_exec(
-            "node",
-            "lost_reply.mjs",
-            proxy.address,
-            space,
-            cwd=folder,
-            env=environment(),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            assert await process.stdout.readline() == b"ready\n"
-            proxy.lose_replies = True
-            process.stdin.write(b"\n")
-            await proxy.lost.wait()
-            proxy.lose_replies = False
-            applied = json.loads(await process.stdout.readline())
-            assert await process.wait() == 0
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+    with proxied(server.address) as proxy:
+        async with asyncio.timeout(SECONDS_MAX):
+            process = await asyncio.create_subprocess_exec(
+                "node",
+                "lost_reply.mjs",
+                proxy.address,
+                space,
+                cwd=folder,
+                env=environment(),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+            )
+            assert process.stdin is not None
+            assert process.stdout is not None
+            try:
+                assert await process.stdout.readline() == b"ready\n"
+                with proxy.during(Fault.DROP_REPLIES):
+                    process.stdin.write(b"\n")
+                    await proxy.happened()
+                applied = json.loads(await process.stdout.readline())
+                assert await process.wait() == 0
+            finally:
+                if process.returncode is None:
+                    process.kill()
+                    await process.wait()
     assert applied["replayed"] is True
     async with connect(server.address) as client:
         history = [entry async for entry in client.namespace(space).history("k")]

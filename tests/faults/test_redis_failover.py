@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.contract.build import alive, change, commit, failures, get, head, logged, put, remember, sequence, write
-from tests.support.proxy import lossy_proxy
+from tests.support.proxy import Fault, proxied
 from tests.support.redis import RedisProcess, catch_up, needs_redis
 
 from noosphere.consistency import LostRange, Reason, Refusal, find_lost
@@ -231,17 +231,16 @@ async def test_a_primary_that_has_become_a_replica_executes_nothing(
 
 
 async def test_a_call_without_a_reply_executes_once(primary: RedisProcess, coordinator: EmbeddedCoordinator) -> None:
-    async with lossy_proxy(f"127.0.0.1:{primary.port}") as proxy:
+    with proxied(f"127.0.0.1:{primary.port}") as proxy:
         store = await RedisStore.open([f"redis://{proxy.address}"], coordinator, clock=SystemClock())
         try:
             first = await write(store, put("a"), namespace=A)
-            proxy.lose_replies = True
-            making = asyncio.create_task(commit(store, put("a", b"x" * 100), namespace=A))
-            request = remember(sequence(1), b"r" * 100)
-            asking = asyncio.create_task(commit(store, put("b"), namespace=A, request=request))
-            with pytest.raises(Refusal) as refused:
-                await making
-            proxy.lose_replies = False
+            with proxy.during(Fault.DROP_REPLIES):
+                making = asyncio.create_task(commit(store, put("a", b"x" * 100), namespace=A))
+                request = remember(sequence(1), b"r" * 100)
+                asking = asyncio.create_task(commit(store, put("b"), namespace=A, request=request))
+                with pytest.raises(Refusal) as refused:
+                    await making
             assert refused.value.reason is Reason.ENGINE_UNAVAILABLE
             assert isinstance(await asking, Replayed | Committed)
             assert len(await logged(store, first, A)) == 2, "neither was executed twice"

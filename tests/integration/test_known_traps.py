@@ -17,7 +17,7 @@ import pytest
 from tests.support.api import SEEN_NOTHING, Agent, contents, counter, data, delete, merge, put, scalars
 from tests.support.engine import LocalServer, local_server
 from tests.support.process import ServerProcess
-from tests.support.proxy import lossy_proxy
+from tests.support.proxy import Fault, proxied
 from tests.support.statuses import Refused, refusal
 from tests.support.transport import Stream
 from tests.support.watching import Watcher, watching
@@ -129,21 +129,20 @@ async def test_one_bad_compare_among_many_changes_nothing(world: World, agent: A
 
 async def test_a_retry_after_a_lost_reply_executes_once_and_is_answered_as_a_success(binary: ServerProcess) -> None:
     """End to end: the reply is lost on the wire, and the client tries again by itself."""
-    async with lossy_proxy(binary.address) as proxy, connect(proxy.address, timeout=30) as client:
-        key = client.private.key("lost", int)
-        record = await key.put(1)
-        for value in (2, 3):
-            proxy.lost.clear()
-            proxy.lose_replies = True
-            writing = asyncio.create_task(record.replace(value))
-            await asyncio.wait_for(proxy.lost.wait(), 30)
-            proxy.lose_replies = False
-            # Executed, answered, not heard of: the retry must not see its own write as a conflict.
-            record = await writing
-        assert (await key.get()) is not None
-        assert record.value == 3
-        history = [entry async for entry in client.private.history("lost")]
-        assert len(history) == 3
+    with proxied(binary.address) as proxy:
+        async with connect(proxy.address, timeout=30) as client:
+            key = client.private.key("lost", int)
+            record = await key.put(1)
+            for value in (2, 3):
+                with proxy.during(Fault.DROP_REPLIES):
+                    writing = asyncio.create_task(record.replace(value))
+                    await proxy.happened()
+                # Executed, answered, not heard of: the retry must not see its own write as a conflict.
+                record = await writing
+            assert (await key.get()) is not None
+            assert record.value == 3
+            history = [entry async for entry in client.private.history("lost")]
+            assert len(history) == 3
 
 
 async def test_resuming_below_the_floor_errors_and_does_not_hang(local: LocalServer) -> None:
