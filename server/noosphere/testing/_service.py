@@ -13,7 +13,7 @@ from noosphere.consistency import Refusal
 from noosphere.server.context.service import ContextService
 from noosphere.server.facts.service import Facts
 from noosphere.server.memory import Memory
-from noosphere.server.rpc.calls import Context, streaming, unary
+from noosphere.server.rpc.calls import Context, certain, streaming, unary
 from noosphere.server.rpc.context import ContextRpc
 from noosphere.server.rpc.facts import FactRpc
 from noosphere.server.rpc.memory import MemoryRpc
@@ -83,7 +83,7 @@ def _observed(kind: type, name: str) -> Any:
         with self.calls.entered(call, own_task=context is not None):
             await self.plan.before(call, request)
             try:
-                response = await execute(self, request, context)
+                response = await certain(lambda: execute(self, request, context))
             except Refusal:
                 self.plan.after(call)
                 raise

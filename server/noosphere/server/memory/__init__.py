@@ -55,7 +55,7 @@ class Memory:
         extension: WriteExtension | None = None,
     ) -> Memory:
         """Returns the services on the given ports; ``extension`` adds to writes in some namespaces."""
-        core = Core(store, coordinator, extension)
+        core = Core(store, coordinator, clock, extension)
         signals = HeadSignals()
         return cls(
             core=core,

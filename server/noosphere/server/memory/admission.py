@@ -33,6 +33,7 @@ from noosphere.consistency.limits import (
 from ..ports.store import Commit, CommitResult, Failed, FailureKind, Fence, NamespaceRef, ReadResult, Replayed
 from .access import is_private_to, may_access
 from .core import Core, located, state_of
+from .newcomers import UnknownIncarnation
 from .types import AppendOp, Call, Compare, DeleteOp, Operation, PutOp, ResolveOp, WriteOp
 
 INCARNATION_LOCK = "\0incarnation"
@@ -202,6 +203,9 @@ async def contended(core: Core, ref: NamespaceRef, message: str) -> NoReturn:
 
 async def refuse(core: Core, ref: NamespaceRef, refusal: Refusal, head: int) -> NoReturn:
     """Raises a refusal once everything that it depends on is synced, and counts it."""
+    if isinstance(refusal, UnknownIncarnation):
+        # Nothing is refused yet.
+        raise located(refusal, ref.name, head)
     await core.store.settle(ref)
     core.refusals[refusal.reason] += 1
     raise located(refusal, ref.name, head)

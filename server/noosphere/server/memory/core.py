@@ -17,10 +17,12 @@ from noosphere.consistency import (
 )
 
 from ..ports.coordinator import Coordinator
+from ..ports.runtime import Clock
 from ..ports.store import NamespaceRef, NamespaceView, WorkingStore
 from .access import is_private_to, require_access
 from .directory import Directory
 from .extension import NoExtension, WriteExtension
+from .newcomers import Newcomers, UnknownIncarnation
 from .types import Call
 
 _RULES_CACHE_MAX = 65_536
@@ -40,15 +42,19 @@ class Core:
         store: the working store.
         coordinator: incarnations, rules, epochs.
         directory: names to generations.
+        newcomers: incarnations that are not known here.
         extension: what kinds of namespaces add to writes.
         refusals: refused writes by reason, since the start.
     """
 
-    def __init__(self, store: WorkingStore, coordinator: Coordinator, extension: WriteExtension | None = None) -> None:
+    def __init__(
+        self, store: WorkingStore, coordinator: Coordinator, clock: Clock, extension: WriteExtension | None = None
+    ) -> None:
         self.store = store
         self.extension: WriteExtension = extension or NoExtension()
         self.coordinator = coordinator
         self.directory = Directory(store)
+        self.newcomers = Newcomers(coordinator, clock)
         self.refusals: Counter[Reason] = Counter()
         self._rules: dict[str, NamespacePolicy] = {}
         self._rules_version = -1
@@ -84,8 +90,16 @@ class Core:
             raise Refusal(Reason.STALE_INCARNATION, f"{call.actor} is not a current incarnation; open the agent again")
 
     def renew(self, call: Call) -> bool:
-        """Renews the caller's lease; returns False if its incarnation has ended."""
-        return call.incarnation is None or self.coordinator.touch(call.incarnation)
+        """Renews the caller's lease; returns False if its incarnation has ended.
+
+        Raises:
+            UnknownIncarnation: whether it has, the coordinator must be asked.
+        """
+        if call.incarnation is None or self.coordinator.touch(call.incarnation):
+            return True
+        if self.newcomers.has_ended(call.incarnation):
+            return False
+        raise UnknownIncarnation(call.incarnation, self.newcomers)
 
     async def locate(self, namespace: str) -> NamespaceRef:
         """Returns the living generation as last known."""

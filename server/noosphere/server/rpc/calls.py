@@ -1,4 +1,7 @@
-"""What every rpc method shares: refusals become statuses, anything else becomes one logged INTERNAL."""
+"""What every rpc method shares: refusals become statuses, anything else becomes one logged INTERNAL.
+
+A call of an incarnation that this process does not know is answered once it does; see ``memory.newcomers``.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,11 @@ from typing import Any, NoReturn, TypeVar
 
 import grpc
 import structlog
+from google.protobuf.message import Message
 
 from noosphere.consistency import Refusal
 
+from ..memory.newcomers import UnknownIncarnation
 from .errors import abort
 
 log = structlog.get_logger(__name__)
@@ -20,6 +25,7 @@ log = structlog.get_logger(__name__)
 Servicer = TypeVar("Servicer")
 Request = TypeVar("Request")
 Response = TypeVar("Response")
+T = TypeVar("T")
 # The two type parameters of the context are not used by any method of ours.
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -32,6 +38,13 @@ def unary(
     @wraps(method)
     async def handler(self: Servicer, request: Request, context: Context) -> Response:
         try:
+            try:
+                return await method(self, request, context)
+            except UnknownIncarnation as unknown:
+                # A stream of requests cannot be read again: see `certain`.
+                if not isinstance(request, Message):
+                    raise
+                await unknown.settle()
             return await method(self, request, context)
         except Refusal as refusal:
             await abort(context, refusal)
@@ -50,7 +63,19 @@ def streaming(
 
     @wraps(method)
     async def handler(self: Servicer, request: Request, context: Context) -> AsyncGenerator[Response, None]:
+        begun = False
         try:
+            try:
+                async with aclosing(method(self, request, context)) as responses:
+                    async for response in responses:
+                        begun = True
+                        yield response
+                return
+            except UnknownIncarnation as unknown:
+                # It was known when the stream began, so it has ended since.
+                if begun:
+                    raise
+                await unknown.settle()
             async with aclosing(method(self, request, context)) as responses:
                 async for response in responses:
                     yield response
@@ -62,6 +87,15 @@ def streaming(
             await _internal(context, method.__name__, error)
 
     return handler
+
+
+async def certain(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Does what a caller asks for, and again if whether the caller is current had to be asked first."""
+    try:
+        return await attempt()
+    except UnknownIncarnation as unknown:
+        await unknown.settle()
+    return await attempt()
 
 
 async def _internal(context: Context, method: str, error: Exception) -> NoReturn:

@@ -15,6 +15,7 @@ import math
 import types
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping
+from functools import partial
 from typing import Any
 
 import grpc
@@ -26,6 +27,7 @@ from noosphere.consistency import Refusal, exhausted, invalid, too_large
 from noosphere.v1 import memory_service_pb2 as pb
 
 from ..memory.core import draining
+from ..memory.newcomers import UnknownIncarnation
 from ..memory.signals import HeadSignals
 from .errors import status_of
 from .times import duration_ms
@@ -202,10 +204,13 @@ class PipelineStream:
             if handler is None or kind is None:
                 raise invalid("calls.request", "is required, of a kind that this server knows")
             if kind == "list":
-                async with self._lists:
-                    response = await handler(call.list)
-            else:
-                response = await handler(getattr(call, kind))
+                handler = partial(self._list, handler)
+            request = getattr(call, kind)
+            try:
+                response = await handler(request)
+            except UnknownIncarnation as unknown:
+                await unknown.settle()
+                response = await handler(request)
             size = response.ByteSize()
             if size > REPLY_BYTES_MAX:
                 raise exhausted("calls.reply", size, REPLY_BYTES_MAX, "too large for a stream, make the call by itself")
@@ -218,6 +223,10 @@ class PipelineStream:
             self._refuse(call.id, status_pb2.Status(code=code_pb2.INTERNAL, message=message))
         else:
             self._reply(call.id, kind, response, size)
+
+    async def _list(self, handler: Handler, request: Any) -> Any:
+        async with self._lists:
+            return await handler(request)
 
     def _refuse(self, number: int, status: status_pb2.Status) -> None:
         data = status.SerializeToString()

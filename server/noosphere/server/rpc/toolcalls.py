@@ -12,7 +12,7 @@ from ..sessions import Sessions
 from ..sessions.raw import MESSAGE_BYTES_MAX
 from . import decode
 from . import session_shapes as shapes
-from .calls import Context, streaming, unary
+from .calls import Context, certain, streaming, unary
 from .message_shapes import message_shape
 from .toolcall_shapes import change_shapes, new_tool_call, outcome, ticket, tool_call_shape, tool_call_status
 
@@ -54,9 +54,9 @@ class ToolCallMethods(SessionServiceServicer):
     ) -> pb.UploadToolResultResponse:
         """See the proto."""
         first = await anext(aiter(request), pb.UploadToolResultRequest())
-        made = await self._sessions.finisher.upload(
-            decode.call(first.call), ticket(first.ticket), _parts(first, request)
-        )
+        call, at = decode.call(first.call), ticket(first.ticket)
+        # Who calls is checked before anything is read on.
+        made = await certain(lambda: self._sessions.finisher.upload(call, at, _parts(first, request)))
         return pb.UploadToolResultResponse(upload_id=made.upload_id, bytes=made.bytes)
 
     @unary

@@ -113,6 +113,10 @@ class Agents:
             Refusal: STALE_INCARNATION or ENGINE_UNAVAILABLE.
         """
         agent_id, number = _plausible(incarnation)
+        known = self._view.agents.get(agent_id)
+        if known is not None and known.number > number:
+            # What the watch has brought may be late, but it is true: this need not be asked.
+            raise _stale(incarnation)
         lease = self._layout.lease(agent_id)
         looked = await self._client.write([unchanged(self._layout.open(agent_id), number)], [get(lease)])
         if not looked.succeeded:
