@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.support.fleet import Fleet
 
 # An example may take its time on a busy machine: no test asserts speed.
 settings.register_profile("noosphere", deadline=None, print_blob=True)
@@ -15,3 +22,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark in item.iter_markers("engine"):
         if mark.kwargs["program"] is None:
             pytest.skip(mark.kwargs["reason"])
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    """Three replicas on a Redis primary with its replica, and etcd: all of it real processes, started."""
+    # Not at the top: most runs need no real engines, and the module is heavy.
+    from tests.support.fleet import Fleet
+
+    with Fleet(tmp_path / "fleet") as made:
+        yield made

@@ -8,7 +8,8 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from noosphere.server import config
-from noosphere.server.config import ConfigError, Settings, load, split_address
+from noosphere.server.addresses import split_address
+from noosphere.server.config import ConfigError, Settings, load
 
 
 @pytest.fixture(autouse=True)
@@ -216,3 +217,19 @@ def test_a_model_must_be_named_for_an_endpoint() -> None:
 
 def test_every_key_is_described() -> None:
     assert all(field.description for field in Settings.model_fields.values())
+
+
+@pytest.mark.parametrize("endpoints", ["127.0.0.1", "127.0.0.1:0", "http://h:2379", "h:1,h:x", ","])
+def test_what_is_no_member_of_etcd_is_refused(endpoints: str) -> None:
+    with pytest.raises(ConfigError, match=r"^--etcd-endpoints: '.*' is not host:port of a member of etcd$"):
+        load(flags={"etcd_endpoints": endpoints, "redis_urls": "redis://h"})
+
+
+def test_etcd_without_redis_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^--etcd-endpoints: 'h:2379' is of no use without NOOSPHERE_REDIS_URLS"):
+        load(flags={"etcd_endpoints": "h:2379"})
+
+
+def test_the_root_in_etcd_ends_in_a_slash() -> None:
+    with pytest.raises(ConfigError, match=r"^--etcd-root: 'x' does not end in a slash$"):
+        load(flags={"etcd_root": "x"})

@@ -1,4 +1,4 @@
-"""Wires a whole server: configuration → drivers → services → gRPC. The only module that knows every part."""
+"""Runs a whole server: configuration → drivers → services → gRPC."""
 
 from __future__ import annotations
 
@@ -6,58 +6,29 @@ import asyncio
 import contextlib
 import errno
 import gc
-import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import structlog
 from prometheus_client import CollectorRegistry
 
-from noosphere.consistency.limits import AGENT_LEASE_MS
-
-from .config import ConfigError, Settings, split_address
-from .context import ContextService
-from .context.arriving import ResultCompactor
-from .context.observing import ContextFigures
-from .context.relevance import relevances
-from .context.shown import ContextsShown
-from .facts.service import Facts
+from .addresses import split_address
+from .assembly import Engine, open_services
+from .config import ConfigError, Settings
+from .drivers import StartupError, is_replica, open_drivers, open_lasting
 from .logs import configure_logging
-from .memory import Memory
-from .memory.foreground import Foreground
-from .memory.types import Call
 from .metrics import Exporter, PrometheusModelMetrics, PrometheusSessionMetrics
 from .models import Models
 from .models import build as build_models
-from .ports.coordinator import Coordinator
-from .ports.factstore import StoreModel
 from .ports.metrics import ModelMetrics, SessionMetrics
-from .ports.models import Embedder
-from .ports.runtime import Clock, SystemClock, system_random
-from .ports.store import WorkingStore
-from .rpc.encode import forget_shown
+from .ports.runtime import Clock, SystemClock
 from .rpc.server import RpcServer
-from .sessions import Scribe, SessionRules, Sessions, SummaryWorker, VersionKeeper
-from .sessions.draining import OutboxDrain
-from .sessions.session_sources import SessionSources
-from .sessions.teaching import TeachesAfterTurn
-from .storage.embedded import (
-    DataFolder,
-    DataFolderError,
-    EmbeddedCoordinator,
-    EmbeddedStore,
-    Journal,
-    StoreFailed,
-)
-from .storage.facts import NO_MODEL, EmbeddedFactQueue, EmbeddedFactStore
-from .supervision import supervise
-from .text import distinct_terms
-from .transitions import Controller, HealthReporter, Learner, RecordedBasis, SessionWatch, Transitions
-from .transitions.chronicle import ContextNote
+from .storage.embedded import Journal, StoreFailed
+
+__all__ = ["EXIT_FAILED", "EXIT_OK", "Engine", "StartupError", "open_engine", "run", "serve"]
 
 log = structlog.get_logger(__name__)
 
@@ -67,26 +38,11 @@ EXIT_OK = 0
 EXIT_FAILED = 3
 
 
-class StartupError(Exception):
-    """The server cannot start; the message is one line that says why and what to do."""
-
-
 class EpochEnded(Exception):
     """Redis was restarted or has failed over; what this process knows may be undone."""
 
     def __init__(self, epoch: int) -> None:
         super().__init__(f"epoch {epoch} has begun: Redis was restarted, or another one was promoted")
-
-
-class Engine(NamedTuple):
-    """The services on opened drivers, without a network."""
-
-    memory: Memory
-    sessions: Sessions
-    transitions: Transitions
-    contexts: ContextService
-    facts: Facts
-    store: WorkingStore
 
 
 @dataclass
@@ -127,207 +83,27 @@ async def open_engine(
             background work ends.
 
     Raises:
-        StartupError: the data folder or the configured Redis cannot be used.
+        StartupError: the data folder, the configured Redis or etcd cannot be used.
     """
     clock = clock or SystemClock()
-    try:
-        folder = DataFolder.lock(settings.data)
-    except DataFolderError as error:
-        raise StartupError(str(error)) from error
     async with contextlib.AsyncExitStack() as stack:
-        stack.callback(folder.release)
         models = _models(settings, clock, model_metrics)
         stack.push_async_callback(models.aclose)
-        try:
-            coordinator = await EmbeddedCoordinator.open(
-                settings.data, clock=clock, agent_lease_ms=AGENT_LEASE_MS, on_fatal=on_fatal
-            )
-            stack.push_async_callback(coordinator.close)
-            store: WorkingStore
-            if settings.redis_urls.get_secret_value():
-                store = await _on_redis(settings, coordinator, clock, on_fatal)
-            else:
-                store = await EmbeddedStore.open(
-                    settings.data,
-                    coordinator,
-                    clock=clock,
-                    durability=settings.durability,
-                    memory_bytes_max=settings.memory_mib_max * 1024 * 1024,
-                    journal=journal,
-                    on_fatal=on_fatal,
-                )
-            stack.push_async_callback(store.close)
-            fact_store = await EmbeddedFactStore.open(
-                settings.data,
-                model=_model_of(models.embedder),
-                keep_model=True,
-                durability=settings.durability,
+        lasting = await stack.enter_async_context(open_lasting(settings, clock=clock, models=models, on_fatal=on_fatal))
+        drivers = await stack.enter_async_context(
+            open_drivers(
+                settings,
+                lasting,
+                clock=clock,
+                journal=journal,
                 on_fatal=on_fatal,
+                # The services keep in memory what they have read; a failover may have undone it.
+                on_epoch=lambda epoch: on_fatal(EpochEnded(epoch)),
             )
-            stack.push_async_callback(fact_store.close)
-            fact_queue = await EmbeddedFactQueue.open(
-                settings.data, clock=clock, durability=settings.durability, on_fatal=on_fatal
-            )
-            stack.push_async_callback(fact_queue.close)
-        except DataFolderError as error:
-            raise StartupError(str(error)) from error
-        watch = SessionWatch()
-        rules = SessionRules(models.tokenizers, (VersionKeeper(),), (watch,))
-        memory = Memory.build(
-            store,
-            coordinator,
-            clock=clock,
-            agent_lease_ms=AGENT_LEASE_MS,
-            sweep_interval_ms=int(settings.sweep_seconds * 1000),
-            extension=rules,
         )
-        scribe = Scribe(memory.core, rules.hooks)
-        sources = SessionSources(
-            scribe,
-            models.tokenizers,
-            system_random(),
-            forget=(
-                lambda _: memory.watches.forget_decoded(),
-                lambda _: forget_shown(),
-                lambda session_id: contexts.forget(session_id),
-            ),
+        yield await stack.enter_async_context(
+            open_services(settings, drivers, models, clock=clock, metrics=metrics, on_fatal=on_fatal)
         )
-        foreground = Foreground()
-        facts = Facts(
-            memory.core,
-            memory.signals,
-            fact_store,
-            fact_queue,
-            sources,
-            sources,
-            embedder=await _fitting(models, fact_store),
-            extractor=models.extractor,
-            summariser=models.fallback,
-            tokenizers=models.tokenizers,
-            clock=clock,
-            rng=system_random(),
-            entropy=os.urandom,
-            upkeep_interval_ms=int(settings.sweep_seconds * 1000),
-            pause=foreground.idle,
-        )
-        controller = Controller(
-            scribe,
-            watch,
-            summariser=models.fallback,
-            tokenizers=models.tokenizers,
-            relate=_relate,
-            basis=RecordedBasis(scribe),
-            policy=models.policy,
-            recall=facts.recall,
-            metrics=metrics,
-            learner=Learner(scribe),
-        )
-        learns = settings.extract_after == "turn"
-
-        async def learn(session_id: str, turn: int, *, agent: str, owner: str) -> None:
-            await facts.extractions.after_turn(session_id, turn, agent=agent, owner=owner)
-
-        sessions = Sessions.build(
-            scribe,
-            tokenizers=models.tokenizers,
-            compactor=ResultCompactor(),
-            summariser=models.summariser,
-            fallback=models.fallback,
-            rng=system_random(),
-            clock=clock,
-            upkeep_interval_ms=int(settings.sweep_seconds * 1000),
-            after_turn=(controller, TeachesAfterTurn(scribe, learn)) if learns else (controller,),
-            forget=(
-                lambda _: memory.watches.forget_decoded(),
-                lambda _: forget_shown(),
-                watch.forget,
-                lambda session_id: contexts.forget(session_id),
-            ),
-        )
-        contexts = ContextService(
-            scribe,
-            tokenizers=models.tokenizers,
-            facts=facts.recall,
-            clock=clock,
-            rng=system_random(),
-            entropy=os.urandom,
-            observers=(_Watched(watch, sessions.summary_worker),),
-            foreground=foreground,
-        )
-        sources.heed(ContextsShown(contexts.book))
-        drain = OutboxDrain(scribe, sources, facts.intake, clock=clock, interval_ms=int(settings.sweep_seconds * 1000))
-        draining = asyncio.create_task(drain.run(), name="noosphere-outboxes")
-        tasks = (*memory.start(), *sessions.start(), *contexts.start(), *facts.start(), draining)
-        supervise(tasks, on_fatal)
-        stack.push_async_callback(_cancel, tasks)
-        # Manifests that wait are written as long as the drivers are open.
-        stack.push_async_callback(contexts.book.settle)
-        transitions = Transitions(watch, controller, HealthReporter(scribe, watch))
-        yield Engine(memory, sessions, transitions, contexts, facts, store)
-
-
-async def _on_redis(
-    settings: Settings, coordinator: Coordinator, clock: Clock, on_fatal: Callable[[BaseException], None]
-) -> WorkingStore:
-    try:
-        from .storage.redis import RedisStore, UnfitRedis
-    except ImportError as error:
-        raise StartupError(f"redis_urls needs another package: pip install 'noosphere[redis]' ({error})") from error
-    urls = [url.strip() for url in settings.redis_urls.get_secret_value().split(",")]
-    try:
-        # The services keep in memory what they have read; a failover may have undone it.
-        store = await RedisStore.open(urls, coordinator, clock=clock, on_epoch=lambda e: on_fatal(EpochEnded(e)))
-    except UnfitRedis as error:
-        raise StartupError(f"the working store on Redis cannot be opened: {error}") from error
-    if settings.durability == "fsync" and store.durability != "fsync":
-        log.warning(
-            "durability is fsync, but this Redis acknowledges before it is on disk; set appendonly yes and appendfsync "
-            "always there, or durability os here"
-        )
-    return store
-
-
-class _Watched:
-    """Tells the controller of contexts, and those who make summaries of what contexts had to leave out."""
-
-    def __init__(self, watch: SessionWatch, summaries: SummaryWorker) -> None:
-        self._watch = watch
-        self._summaries = summaries
-
-    def assembled(self, session_id: str, figures: ContextFigures) -> None:
-        self._watch.assembled(session_id, ContextNote(*figures))
-
-    def missing(self, session_id: str) -> None:
-        self._summaries.nudge(session_id, urgent=True)
-
-    def accessed(self, call: Call, session_id: str, key: str) -> None:
-        self._watch.accessed(call, session_id, key)
-
-
-def _model_of(embedder: Embedder | None) -> StoreModel:
-    return NO_MODEL if embedder is None else StoreModel(embedder.name, embedder.dimension)
-
-
-async def _fitting(models: Models, store: EmbeddedFactStore) -> Embedder | None:
-    """Returns the embedder if the store's vectors are its own; begins to load it where there are facts to be found."""
-    stats = await store.stats()
-    if store.model != _model_of(models.embedder):
-        log.warning(
-            "facts are found by keywords alone, because their vectors are of another model; stop the server and run "
-            "`noosphere facts reindex`",
-            stored=store.model.name,
-            configured=_model_of(models.embedder).name or "none",
-        )
-        return None
-    if models.embedder is not None and stats.versions:
-        models.warm()
-        if not stats.vectors:
-            log.info("facts from before have no vectors; `noosphere facts reindex` makes them", versions=stats.versions)
-    return models.embedder
-
-
-def _relate(question: str, texts: Sequence[str]) -> Sequence[float]:
-    return relevances(distinct_terms(question), [distinct_terms(text) for text in texts])
 
 
 def _models(settings: Settings, clock: Clock, metrics: ModelMetrics | None) -> Models:
@@ -407,7 +183,8 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
         except OSError as error:
             raise StartupError(f"cannot listen on {settings.listen}: {error}") from error
         address = f"{host}:{port}"
-        log.info("serving", address=address, data=str(settings.data), epoch=engine.store.epoch)
+        kept = settings.etcd_endpoints if is_replica(settings) else str(settings.data)
+        log.info("serving", address=address, kept_in=kept, epoch=engine.store.epoch)
         if ready is not None:
             ready(address)
         await stop.wait()
@@ -463,9 +240,3 @@ def _check_port(listen: str) -> None:
         reason = (in_use or failures)[0].strerror
         hint = "; is a server running there already? --listen takes another address" if in_use else ""
         raise StartupError(f"cannot listen on {listen}: {reason}{hint}")
-
-
-async def _cancel(tasks: tuple[asyncio.Task[None], ...]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

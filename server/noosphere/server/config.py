@@ -8,7 +8,6 @@ program gets what it asked for; only :func:`load` looks at the world.
 from __future__ import annotations
 
 import difflib
-import ipaddress
 import os
 import re
 import tomllib
@@ -27,6 +26,8 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from .addresses import ends_in_slash, loopback_only, loopback_or_nowhere, members_of_etcd
+
 ENV_PREFIX = "NOOSPHERE_"
 _SECRETS = (SecretStr, SecretBytes)
 # Read by the client and the CLI, or by `load` itself: not keys of the server's configuration.
@@ -37,39 +38,6 @@ _SERVICE_LINK = re.compile(r"NOOSPHERE_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_
 
 class ConfigError(ValueError):
     """A configuration that cannot be used; the message is one line that names source, key and problem."""
-
-
-def split_address(listen: str) -> tuple[str, int]:
-    """Splits ``host:port`` or ``[ipv6]:port``.
-
-    Returns:
-        The host without brackets, and the port, 0 to 65,535.
-
-    Raises:
-        ValueError: it is neither.
-    """
-    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]+)):(\d{1,5})", listen, re.ASCII)
-    if match is None or int(match[3]) > 65_535:
-        raise ValueError(f"{listen!r} is not host:port with a port from 0 to 65535")
-    return match[1] or match[2], int(match[3])
-
-
-def _loopback_only(listen: str) -> str:
-    host, _ = split_address(listen)
-    try:
-        loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = host == "localhost"
-    if not loopback:
-        raise ValueError(
-            f"{host!r} is not a loopback address (127.0.0.1, [::1], localhost), "
-            "and this version has no authentication yet, so it serves no other"
-        )
-    return listen
-
-
-def _loopback_or_nowhere(listen: str) -> str:
-    return _loopback_only(listen) if listen else listen
 
 
 def folder_or_file(text: Any) -> Any:
@@ -127,13 +95,14 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True, env_prefix=ENV_PREFIX)
 
-    listen: Annotated[str, AfterValidator(_loopback_only)] = Field(
+    listen: Annotated[str, AfterValidator(loopback_only)] = Field(
         default="127.0.0.1:7443",
         description="Address to serve on, as host:port. Loopback only. Port 0 lets the system choose one.",
     )
     data: Annotated[Path, BeforeValidator(folder_or_file)] = Field(
         default=Path("noosphere-data"),
-        description="Folder that holds everything; created if missing, relative to the working directory.",
+        description="Folder that holds everything; created if missing, relative to the working directory. Not used by "
+        "replicas (etcd_endpoints).",
     )
     durability: Literal["fsync", "os"] = Field(
         default="fsync",
@@ -143,7 +112,18 @@ class Settings(BaseSettings):
     redis_urls: SecretStr = Field(
         default=SecretStr(""),
         description="Redis 7 that holds the working store, as redis://[user:password@]host[:port][/database], with "
-        "its replicas behind commas; empty keeps it in the data folder, where all else stays.",
+        "its replicas behind commas; empty keeps it in the data folder.",
+    )
+    etcd_endpoints: Annotated[str, AfterValidator(members_of_etcd)] = Field(
+        default="",
+        max_length=4096,
+        description="Members of an etcd cluster, as host:port,host:port. With NOOSPHERE_REDIS_URLS they make this "
+        "server one of any number of replicas, which need no data folder; empty coordinates within this process.",
+    )
+    etcd_root: Annotated[str, AfterValidator(ends_in_slash)] = Field(
+        default="noosphere/",
+        max_length=256,
+        description="What all keys in etcd begin with, ending in a slash. Replicas of one fleet have it in common.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe log lines to print."
@@ -152,7 +132,7 @@ class Settings(BaseSettings):
         default="console", description="Log lines for people, or one JSON object a line for programs."
     )
     reflection: bool = Field(default=False, description="Serve gRPC reflection, which describes the API to tools.")
-    metrics_listen: Annotated[str, AfterValidator(_loopback_or_nowhere)] = Field(
+    metrics_listen: Annotated[str, AfterValidator(loopback_or_nowhere)] = Field(
         default="",
         description="Address to serve Prometheus metrics on, as host:port; empty serves none. Loopback only.",
     )

@@ -1,0 +1,92 @@
+"""Addresses in the configuration: what they look like, and which of them may be used."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from pydantic import ValidationInfo
+
+
+def split_address(listen: str) -> tuple[str, int]:
+    """Splits ``host:port`` or ``[ipv6]:port``.
+
+    Returns:
+        The host without brackets, and the port, 0 to 65,535.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]+)):(\d{1,5})", listen, re.ASCII)
+    if match is None or int(match[3]) > 65_535:
+        raise ValueError(f"{listen!r} is not host:port with a port from 0 to 65535")
+    return match[1] or match[2], int(match[3])
+
+
+def split_list(text: str) -> list[str]:
+    """Returns the parts of a text between commas, without blanks around them and without empty ones."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def loopback_only(listen: str) -> str:
+    """Returns an address as it is.
+
+    Raises:
+        ValueError: it is none of this machine alone.
+    """
+    host, _ = split_address(listen)
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost"
+    if not loopback:
+        raise ValueError(
+            f"{host!r} is not a loopback address (127.0.0.1, [::1], localhost), "
+            "and this version has no authentication yet, so it serves no other"
+        )
+    return listen
+
+
+def loopback_or_nowhere(listen: str) -> str:
+    """Returns an address of this machine alone, or the empty text, as it is.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    return loopback_only(listen) if listen else listen
+
+
+def members_of_etcd(endpoints: str, info: ValidationInfo) -> str:
+    """Returns endpoints of etcd as they are.
+
+    Raises:
+        ValueError: one is not ``host:port``, or there is no Redis (``redis_urls``) to go with them.
+    """
+    if not endpoints:
+        return endpoints
+    for endpoint in split_list(endpoints) or [endpoints]:
+        try:
+            host, port = split_address(endpoint)
+        except ValueError:
+            host, port = "", 0
+        if port == 0 or "/" in host:
+            raise ValueError(f"{endpoint!r} is not host:port of a member of etcd")
+    # It is missing where it could not be used itself, which is what has to be told then.
+    redis_urls = info.data.get("redis_urls")
+    if redis_urls is not None and not redis_urls.get_secret_value():
+        raise ValueError(
+            f"{endpoints!r} is of no use without NOOSPHERE_REDIS_URLS: servers that share etcd need a working store "
+            "that they share"
+        )
+    return endpoints
+
+
+def ends_in_slash(root: str) -> str:
+    """Returns the beginning of keys as it is.
+
+    Raises:
+        ValueError: it does not end in a slash.
+    """
+    if not root.endswith("/"):
+        raise ValueError(f"{root!r} does not end in a slash")
+    return root

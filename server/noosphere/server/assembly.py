@@ -1,0 +1,193 @@
+"""Builds the services on opened drivers, without a network."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import NamedTuple
+
+from noosphere.consistency.limits import AGENT_LEASE_MS
+
+from .config import Settings
+from .context import ContextService
+from .context.arriving import ResultCompactor
+from .context.observing import ContextFigures
+from .context.relevance import relevances
+from .context.shown import ContextsShown
+from .drivers import Drivers
+from .facts.service import Facts
+from .memory import Memory
+from .memory.foreground import Foreground
+from .memory.types import Call
+from .models import Models
+from .ports.metrics import SessionMetrics
+from .ports.runtime import Clock, system_random
+from .ports.store import WorkingStore
+from .rpc.encode import forget_shown
+from .sessions import Scribe, SessionRules, Sessions, SummaryWorker, VersionKeeper
+from .sessions.draining import OutboxDrain
+from .sessions.session_sources import SessionSources
+from .sessions.teaching import TeachesAfterTurn
+from .supervision import supervise
+from .text import distinct_terms
+from .transitions import Controller, HealthReporter, Learner, RecordedBasis, SessionWatch, Transitions
+from .transitions.chronicle import ContextNote
+
+
+class Engine(NamedTuple):
+    """The services on opened drivers, without a network."""
+
+    memory: Memory
+    sessions: Sessions
+    transitions: Transitions
+    contexts: ContextService
+    facts: Facts
+    store: WorkingStore
+
+
+@contextlib.asynccontextmanager
+async def open_services(
+    settings: Settings,
+    drivers: Drivers,
+    models: Models,
+    *,
+    clock: Clock,
+    metrics: SessionMetrics | None = None,
+    on_fatal: Callable[[BaseException], None],
+) -> AsyncIterator[Engine]:
+    """Runs the services on drivers, and their background work.
+
+    Args:
+        settings: the configuration.
+        drivers: what they work on; closed by whoever opened it, afterwards.
+        models: summarise, embed, extract and decide.
+        clock: the source of time.
+        metrics: hears how sessions fare.
+        on_fatal: called if background work ends.
+    """
+    interval_ms = int(settings.sweep_seconds * 1000)
+    async with contextlib.AsyncExitStack() as stack:
+        watch = SessionWatch()
+        rules = SessionRules(models.tokenizers, (VersionKeeper(),), (watch,))
+        memory = Memory.build(
+            drivers.store,
+            drivers.coordinator,
+            clock=clock,
+            agent_lease_ms=AGENT_LEASE_MS,
+            sweep_interval_ms=interval_ms,
+            extension=rules,
+        )
+        scribe = Scribe(memory.core, rules.hooks)
+        sources = SessionSources(
+            scribe,
+            models.tokenizers,
+            system_random(),
+            forget=(
+                lambda _: memory.watches.forget_decoded(),
+                lambda _: forget_shown(),
+                lambda session_id: contexts.forget(session_id),
+            ),
+        )
+        foreground = Foreground()
+        facts = Facts(
+            memory.core,
+            memory.signals,
+            drivers.fact_store,
+            drivers.fact_queue,
+            sources,
+            sources,
+            embedder=drivers.embedder,
+            extractor=models.extractor,
+            summariser=models.fallback,
+            tokenizers=models.tokenizers,
+            clock=clock,
+            rng=system_random(),
+            entropy=os.urandom,
+            upkeep_interval_ms=interval_ms,
+            pause=foreground.idle,
+        )
+        controller = Controller(
+            scribe,
+            watch,
+            summariser=models.fallback,
+            tokenizers=models.tokenizers,
+            relate=_relate,
+            basis=RecordedBasis(scribe),
+            policy=models.policy,
+            recall=facts.recall,
+            metrics=metrics,
+            learner=Learner(scribe),
+        )
+        learns = drivers.has_facts and settings.extract_after == "turn"
+
+        async def learn(session_id: str, turn: int, *, agent: str, owner: str) -> None:
+            await facts.extractions.after_turn(session_id, turn, agent=agent, owner=owner)
+
+        sessions = Sessions.build(
+            scribe,
+            tokenizers=models.tokenizers,
+            compactor=ResultCompactor(),
+            summariser=models.summariser,
+            fallback=models.fallback,
+            rng=system_random(),
+            clock=clock,
+            upkeep_interval_ms=interval_ms,
+            after_turn=(controller, TeachesAfterTurn(scribe, learn)) if learns else (controller,),
+            forget=(
+                lambda _: memory.watches.forget_decoded(),
+                lambda _: forget_shown(),
+                watch.forget,
+                lambda session_id: contexts.forget(session_id),
+            ),
+        )
+        contexts = ContextService(
+            scribe,
+            tokenizers=models.tokenizers,
+            facts=facts.recall,
+            clock=clock,
+            rng=system_random(),
+            entropy=os.urandom,
+            observers=(_Watched(watch, sessions.summary_worker),),
+            foreground=foreground,
+        )
+        sources.heed(ContextsShown(contexts.book))
+        drain = OutboxDrain(scribe, sources, facts.intake, clock=clock, interval_ms=interval_ms)
+        draining = asyncio.create_task(drain.run(), name="noosphere-outboxes")
+        tasks = (*memory.start(), *sessions.start(), *contexts.start(), draining)
+        if drivers.has_facts:
+            tasks = (*tasks, *facts.start())
+        supervise(tasks, on_fatal)
+        stack.push_async_callback(_cancel, tasks)
+        # Manifests that wait are written as long as the drivers are open.
+        stack.push_async_callback(contexts.book.settle)
+        transitions = Transitions(watch, controller, HealthReporter(scribe, watch))
+        yield Engine(memory, sessions, transitions, contexts, facts, drivers.store)
+
+
+class _Watched:
+    """Tells the controller of contexts, and those who make summaries of what contexts had to leave out."""
+
+    def __init__(self, watch: SessionWatch, summaries: SummaryWorker) -> None:
+        self._watch = watch
+        self._summaries = summaries
+
+    def assembled(self, session_id: str, figures: ContextFigures) -> None:
+        self._watch.assembled(session_id, ContextNote(*figures))
+
+    def missing(self, session_id: str) -> None:
+        self._summaries.nudge(session_id, urgent=True)
+
+    def accessed(self, call: Call, session_id: str, key: str) -> None:
+        self._watch.accessed(call, session_id, key)
+
+
+def _relate(question: str, texts: Sequence[str]) -> Sequence[float]:
+    return relevances(distinct_terms(question), [distinct_terms(text) for text in texts])
+
+
+async def _cancel(tasks: tuple[asyncio.Task[None], ...]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,242 @@
+"""Opens the drivers behind the ports: the embedded ones on a data folder, or those on Redis and etcd.
+
+Some outlive an epoch and some do not: see :class:`Lasting` and :class:`Drivers`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple, NoReturn, cast
+
+import structlog
+
+from noosphere.consistency import Reason, Refusal
+from noosphere.consistency.limits import AGENT_LEASE_MS
+
+from .addresses import split_list
+from .config import Settings
+from .models import Models
+from .ports.coordinator import Coordinator
+from .ports.factqueue import FactQueue
+from .ports.factstore import FactStore, StoreModel
+from .ports.models import Embedder
+from .ports.runtime import Clock
+from .ports.store import WorkingStore
+from .storage.embedded import DataFolder, DataFolderError, EmbeddedCoordinator, EmbeddedStore, Journal
+from .storage.etcd import EtcdCoordinator, UnfitEtcd
+from .storage.facts import NO_MODEL, EmbeddedFactQueue, EmbeddedFactStore
+
+log = structlog.get_logger(__name__)
+
+
+class StartupError(Exception):
+    """The server cannot start; the message is one line that says why and what to do."""
+
+
+class Lasting(NamedTuple):
+    """What an epoch of the working store leaves alone.
+
+    Attributes:
+        coordinator: incarnations, epochs, rules, locks, presence.
+        fact_store: words of facts; None if there is nowhere to keep them.
+        fact_queue: work for the fact pipeline; None if there is nowhere to keep it.
+        embedder: makes the vectors of the fact store; None finds facts by words alone.
+    """
+
+    coordinator: Coordinator
+    fact_store: FactStore | None
+    fact_queue: FactQueue | None
+    embedder: Embedder | None
+
+
+class Drivers(NamedTuple):
+    """What the services of one epoch work on.
+
+    Attributes:
+        coordinator: incarnations, epochs, rules, locks, presence.
+        store: the working store.
+        fact_store: words of facts.
+        fact_queue: work for the fact pipeline.
+        embedder: makes the vectors of the fact store; None finds facts by words alone.
+        has_facts: whether there is a fact store; without one every call of it is refused.
+    """
+
+    coordinator: Coordinator
+    store: WorkingStore
+    fact_store: FactStore
+    fact_queue: FactQueue
+    embedder: Embedder | None
+    has_facts: bool
+
+
+def is_replica(settings: Settings) -> bool:
+    """Returns whether a server shares its working store and its coordinator with others, and has no data folder."""
+    return bool(settings.etcd_endpoints)
+
+
+def _model_of(embedder: Embedder | None) -> StoreModel:
+    return NO_MODEL if embedder is None else StoreModel(embedder.name, embedder.dimension)
+
+
+@contextlib.asynccontextmanager
+async def open_lasting(
+    settings: Settings, *, clock: Clock, models: Models, on_fatal: Callable[[BaseException], None]
+) -> AsyncIterator[Lasting]:
+    """Opens what outlives an epoch.
+
+    Args:
+        settings: the configuration.
+        clock: the source of time.
+        models: one of them makes the vectors that the fact store keeps.
+        on_fatal: called if a disk fails.
+
+    Raises:
+        StartupError: the data folder or etcd cannot be used.
+    """
+    if is_replica(settings):
+        coordinator = await _on_etcd(settings, clock)
+        try:
+            yield Lasting(coordinator, None, None, None)
+        finally:
+            await coordinator.close()
+        return
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            folder = DataFolder.lock(settings.data)
+            stack.callback(folder.release)
+            embedded = await EmbeddedCoordinator.open(
+                settings.data, clock=clock, agent_lease_ms=AGENT_LEASE_MS, on_fatal=on_fatal
+            )
+            stack.push_async_callback(embedded.close)
+            fact_store = await EmbeddedFactStore.open(
+                settings.data,
+                model=_model_of(models.embedder),
+                keep_model=True,
+                durability=settings.durability,
+                on_fatal=on_fatal,
+            )
+            stack.push_async_callback(fact_store.close)
+            fact_queue = await EmbeddedFactQueue.open(
+                settings.data, clock=clock, durability=settings.durability, on_fatal=on_fatal
+            )
+            stack.push_async_callback(fact_queue.close)
+        except DataFolderError as error:
+            raise StartupError(str(error)) from error
+        yield Lasting(embedded, fact_store, fact_queue, await _fitting(models, fact_store))
+
+
+@contextlib.asynccontextmanager
+async def open_drivers(
+    settings: Settings,
+    lasting: Lasting,
+    *,
+    clock: Clock,
+    journal: Journal | None = None,
+    on_fatal: Callable[[BaseException], None],
+    on_epoch: Callable[[int], None],
+) -> AsyncIterator[Drivers]:
+    """Opens what an epoch ends.
+
+    Args:
+        settings: the configuration.
+        lasting: what outlives it.
+        clock: the source of time.
+        journal: the journal of an embedded working store; by default one on SQLite, in the data folder.
+        on_fatal: called if a disk fails.
+        on_epoch: called if an epoch begins, from which on the working store refuses every call.
+
+    Raises:
+        StartupError: the working store cannot be used.
+    """
+    store: WorkingStore
+    if settings.redis_urls.get_secret_value():
+        store = await _on_redis(settings, lasting.coordinator, clock, on_epoch)
+    else:
+        try:
+            store = await EmbeddedStore.open(
+                settings.data,
+                lasting.coordinator,
+                clock=clock,
+                durability=settings.durability,
+                memory_bytes_max=settings.memory_mib_max * 1024 * 1024,
+                journal=journal,
+                on_fatal=on_fatal,
+            )
+        except DataFolderError as error:
+            raise StartupError(str(error)) from error
+    away = _Away()
+    try:
+        yield Drivers(
+            lasting.coordinator,
+            store,
+            lasting.fact_store or cast(FactStore, away),
+            lasting.fact_queue or cast(FactQueue, away),
+            lasting.embedder,
+            has_facts=lasting.fact_store is not None,
+        )
+    finally:
+        await store.close()
+
+
+async def _fitting(models: Models, store: EmbeddedFactStore) -> Embedder | None:
+    """Returns the embedder if the store's vectors are its own; begins to load it where there are facts to be found."""
+    stats = await store.stats()
+    if store.model != _model_of(models.embedder):
+        log.warning(
+            "facts are found by keywords alone, because their vectors are of another model; stop the server and run "
+            "`noosphere facts reindex`",
+            stored=store.model.name,
+            configured=_model_of(models.embedder).name or "none",
+        )
+        return None
+    if models.embedder is not None and stats.versions:
+        models.warm()
+        if not stats.vectors:
+            log.info("facts from before have no vectors; `noosphere facts reindex` makes them", versions=stats.versions)
+    return models.embedder
+
+
+async def _on_etcd(settings: Settings, clock: Clock) -> EtcdCoordinator:
+    endpoints = split_list(settings.etcd_endpoints)
+    try:
+        return await EtcdCoordinator.open(
+            endpoints, clock=clock, root=settings.etcd_root, agent_lease_ms=AGENT_LEASE_MS
+        )
+    except (Refusal, UnfitEtcd) as error:
+        raise StartupError(f"etcd at {', '.join(endpoints)} cannot be used: {error}") from error
+
+
+async def _on_redis(
+    settings: Settings, coordinator: Coordinator, clock: Clock, on_epoch: Callable[[int], None]
+) -> WorkingStore:
+    try:
+        from .storage.redis import RedisStore, UnfitRedis
+    except ImportError as error:
+        raise StartupError(f"redis_urls needs another package: pip install 'noosphere[redis]' ({error})") from error
+    try:
+        store = await RedisStore.open(
+            split_list(settings.redis_urls.get_secret_value()), coordinator, clock=clock, on_epoch=on_epoch
+        )
+    except UnfitRedis as error:
+        raise StartupError(f"the working store on Redis cannot be opened: {error}") from error
+    if settings.durability == "fsync" and store.durability != "fsync":
+        log.warning(
+            "durability is fsync, but this Redis acknowledges before it is on disk; set appendonly yes and appendfsync "
+            "always there, or durability os here"
+        )
+    return store
+
+
+class _Away:
+    """The fact store and the queue of a replica, which has neither: every call is refused."""
+
+    engine = "none"
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        async def refuse(*_: Any, **__: Any) -> NoReturn:
+            raise Refusal(
+                Reason.ENGINE_UNAVAILABLE, "a server with etcd_endpoints has no store that it shares for facts"
+            )
+
+        return refuse
