@@ -40,34 +40,52 @@ def channel_of(address: Address) -> str:
     return f"noosphere:heads:{address.database}"
 
 
-async def find_primary(addresses: Sequence[Address]) -> tuple[Wire, Address, Instance]:
-    """Connects to the first address where a primary answers.
+async def find_primary(addresses: Sequence[Address], known: Identity | None) -> tuple[Wire, Address, Instance]:
+    """Connects to the known instance if it answers as a primary, else to the first address where a primary does.
+
+    An old primary that comes back takes itself for one as well. Whoever took the first that answers would begin one
+    epoch after the other, each of which loses what the one before has been given.
 
     Raises:
         WireLost: there is none.
         UnfitRedis: there is one that cannot be used.
     """
     problems = []
-    for address in addresses:
-        try:
-            wire = await Wire.connect(address)
-        except (WireLost, CommandError) as error:
-            problems.append(f"{address}: {error}")
-            continue
-        try:
-            instance = await look_at(wire)
-        except (WireLost, CommandError) as error:
-            wire.abort("not looked at")
-            problems.append(f"{address}: {error}")
-            continue
-        except BaseException:
-            wire.abort("unfit")
-            raise
-        if instance.is_primary:
-            return wire, address, instance
-        wire.abort("a replica")
-        problems.append(f"{address}: is a replica, or still loads")
-    raise WireLost(f"no Redis primary answers ({'; '.join(problems)})", sent=False)
+    another: tuple[Wire, Address, Instance] | None = None
+    try:
+        for address in addresses:
+            try:
+                wire = await Wire.connect(address)
+            except (WireLost, CommandError) as error:
+                problems.append(f"{address}: {error}")
+                continue
+            try:
+                instance = await look_at(wire)
+            except (WireLost, CommandError) as error:
+                wire.abort("not looked at")
+                problems.append(f"{address}: {error}")
+                continue
+            except BaseException:
+                wire.abort("unfit")
+                raise
+            if not instance.is_primary:
+                wire.abort("a replica")
+                problems.append(f"{address}: is a replica, or still loads")
+            elif known is None or instance.identity == known:
+                if another is not None:
+                    another[0].abort("another one is known")
+                return wire, address, instance
+            elif another is None:
+                another = wire, address, instance
+            else:
+                wire.abort("not the first one")
+    except BaseException:
+        if another is not None:
+            another[0].abort("not chosen")
+        raise
+    if another is None:
+        raise WireLost(f"no Redis primary answers ({'; '.join(problems)})", sent=False)
+    return another
 
 
 async def fence(addresses: Sequence[Address], coordinator: Coordinator) -> Fenced:
@@ -78,9 +96,11 @@ async def fence(addresses: Sequence[Address], coordinator: Coordinator) -> Fence
         UnfitRedis: it cannot be used, or the coordinator is not the one it was used with.
         CommandError: it refuses what is needed.
     """
-    wire, address, instance = await find_primary(addresses)
-    try:
-        for _ in range(TRIES_MAX):
+    for _ in range(TRIES_MAX):
+        records = await coordinator.epochs()
+        known = Identity.told_in(records[-1].recovered) if records else None
+        wire, address, instance = await find_primary(addresses, known)
+        try:
             epoch = await _settle_epoch(wire, instance, coordinator)
             scripts = scripts_of(epoch, channel_of(address))
             for text in scripts.texts.values():
@@ -88,10 +108,12 @@ async def fence(addresses: Sequence[Address], coordinator: Coordinator) -> Fence
             # Another process may have begun a later epoch meanwhile; from here on its flush would be noticed.
             if (await coordinator.epochs())[-1].epoch == epoch:
                 return Fenced(wire, address, epoch, scripts, instance)
-        raise WireLost(f"epochs follow each other too fast: {TRIES_MAX} while scripts were loaded", sent=False)
-    except BaseException:
-        wire.abort("not fenced")
-        raise
+        except BaseException:
+            wire.abort("not fenced")
+            raise
+        # That epoch may be of another primary than this one.
+        wire.abort("overtaken")
+    raise WireLost(f"epochs follow each other too fast: {TRIES_MAX} while scripts were loaded", sent=False)
 
 
 async def _settle_epoch(wire: Wire, instance: Instance, coordinator: Coordinator) -> int:

@@ -1,0 +1,197 @@
+"""Working stores under load whose Redis, or the way to it, fails: what is acknowledged is there, or told lost."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.proxy import Fault, Proxy, proxied
+from tests.support.redis import needs_redis
+from tests.support.redis_pair import RedisPair, redis_pair
+from tests.support.store_load import Load
+
+from noosphere.consistency import Reason
+from noosphere.server.ports.runtime import SystemClock
+from noosphere.server.storage.embedded import EmbeddedCoordinator
+from noosphere.server.storage.redis import RedisStore, wire
+
+pytestmark = needs_redis
+
+FIRST_EPOCH = 9_001
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[RedisPair]:
+    """A primary and its replica."""
+    with redis_pair(tmp_path / "redis") as made:
+        yield made
+
+
+@pytest.fixture
+def proxy(pair: RedisPair) -> Iterator[Proxy]:
+    """What stands before the primary."""
+    with proxied(f"127.0.0.1:{pair.primary.port}") as made:
+        yield made
+
+
+@pytest.fixture
+async def coordinator(tmp_path: Path) -> AsyncIterator[EmbeddedCoordinator]:
+    """What all stores share."""
+    folder = tmp_path / "coordination"
+    folder.mkdir()
+    made = await EmbeddedCoordinator.open(folder, clock=SystemClock())
+    await made.begin_epoch("test", "nothing", FIRST_EPOCH - 1)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def store(pair: RedisPair, proxy: Proxy, coordinator: EmbeddedCoordinator) -> AsyncIterator[RedisStore]:
+    """A store that reaches the primary through the proxy only."""
+    made = await opened(coordinator, f"redis://{proxy.address}", pair.replica.url)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands still is given up soon."""
+    monkeypatch.setattr(wire, "REPLY_SECONDS_MAX", 0.3)
+
+
+async def opened(coordinator: EmbeddedCoordinator, *urls: str) -> RedisStore:
+    return await RedisStore.open(urls, coordinator, clock=SystemClock())
+
+
+async def epochs(coordinator: EmbeddedCoordinator) -> list[int]:
+    return [record.epoch for record in (await coordinator.epochs())[1:]]
+
+
+async def test_commits_whose_replies_are_dropped_execute_once_and_are_answered_as_successes(
+    store: RedisStore, proxy: Proxy, coordinator: EmbeddedCoordinator
+) -> None:
+    load = Load([store])
+    async with load.running():
+        for _ in range(20):
+            await load.more(20)
+            with proxy.during(Fault.DROP_REPLIES, longer_than=0, times=1):
+                await proxy.happened()
+        await load.more(20)
+    assert load.replayed > 0, "no commit's reply was among those dropped"
+    assert await load.check(store) == set()
+    assert await epochs(coordinator) == [FIRST_EPOCH], "a broken connection is no failover"
+
+
+async def test_what_a_network_sends_twice_is_executed_once(
+    pair: RedisPair, proxy: Proxy, coordinator: EmbeddedCoordinator
+) -> None:
+    with proxy.during(Fault.DUPLICATE):
+        store = await opened(coordinator, f"redis://{proxy.address}")
+        try:
+            load = Load([store])
+            async with load.running():
+                await load.more(500)
+            assert await load.check(store) == set()
+            assert await epochs(coordinator) == [FIRST_EPOCH]
+        finally:
+            await store.close()
+    assert proxy.counts[Fault.DUPLICATE] > 100
+
+
+async def test_a_slow_network_only_costs_time(
+    store: RedisStore, proxy: Proxy, coordinator: EmbeddedCoordinator
+) -> None:
+    load = Load([store])
+    async with load.running():
+        await load.more(100)
+        with proxy.during(Fault.DELAY, seconds=0.01):
+            await load.more(100)
+        await load.more(100)
+    assert not load.refused
+    assert await load.check(store) == set()
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("fault", [Fault.HALF_OPEN, Fault.FREEZE])
+async def test_a_primary_that_takes_and_never_answers_is_noticed_and_used_again(
+    store: RedisStore, proxy: Proxy, coordinator: EmbeddedCoordinator, fault: Fault
+) -> None:
+    load = Load([store])
+    async with load.running():
+        await load.more(100)
+        with proxy.during(fault):
+            # Each writer, not only the first: nobody waits for ever.
+            await load.refusals(3 * 8)
+        await load.more(100)
+    assert await load.check(store) == set()
+    assert await epochs(coordinator) == [FIRST_EPOCH], "the same process was found again"
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("fault", [Fault.HALF_OPEN, Fault.FREEZE, Fault.CUT])
+async def test_a_replica_that_is_promoted_serves_while_the_old_primary_cannot_be_reached(
+    store: RedisStore, proxy: Proxy, pair: RedisPair, coordinator: EmbeddedCoordinator, fault: Fault
+) -> None:
+    load = Load([store])
+    async with load.running():
+        await load.more(100)
+        pair.cut_off()
+        await load.more(50)
+        with proxy.during(fault):
+            await proxy.happened()
+            pair.promote()
+            await load.more(100)
+        # The old one is there again, alive and a primary; what begins now has to find the right one of the two.
+        for _ in range(3):
+            await load.more(20)
+            store._engine.wire.abort("test")  # type: ignore[union-attr] # There is one: commits were made.
+    missing = await load.check(store)
+    assert len(missing) >= 40, "the failover lost nothing, so nothing was tried"
+    assert await epochs(coordinator) == [FIRST_EPOCH, FIRST_EPOCH + 1], "one failover, one epoch"
+    late = await opened(coordinator, f"redis://{proxy.address}", pair.replica.url)
+    try:
+        assert late.epoch == FIRST_EPOCH + 1
+        assert await load.check(late) == missing
+    finally:
+        await late.close()
+
+
+async def test_a_redis_that_is_full_for_a_while_writes_all_of_a_commit_or_nothing_and_goes_on_reading(
+    store: RedisStore, pair: RedisPair, coordinator: EmbeddedCoordinator
+) -> None:
+    load = Load([store])
+    async with load.running():
+        for _ in range(5):
+            await load.more(50)
+            used = int(pair.primary.info("memory")["used_memory"])
+            # Full in the middle of what is going on, not at once.
+            pair.primary.ask("CONFIG", "SET", "maxmemory", used + 10_000)
+            await load.refusals(20, Reason.LIMIT_EXCEEDED)
+            before = load.read
+            await load.refusals(20, Reason.LIMIT_EXCEEDED)
+            assert load.read > before, "reads were refused too"
+            pair.primary.ask("CONFIG", "SET", "maxmemory", 0)
+        await load.more(50)
+    assert set(load.refused) == {Reason.LIMIT_EXCEEDED}
+    assert await load.check(store) == set()
+    assert await epochs(coordinator) == [FIRST_EPOCH]
+
+
+async def test_scripts_flushed_under_load_are_loaded_again_and_no_call_fails(
+    store: RedisStore, pair: RedisPair, coordinator: EmbeddedCoordinator
+) -> None:
+    other = await opened(coordinator, pair.primary.url)
+    try:
+        load = Load([store, other])
+        async with load.running():
+            for _ in range(30):
+                await load.more(10)
+                pair.primary.ask("SCRIPT", "FLUSH")
+            await load.more(50)
+        assert not load.refused
+        assert await load.check(store) == set()
+        assert (store.epoch, other.epoch) == (FIRST_EPOCH, FIRST_EPOCH)
+        assert await epochs(coordinator) == [FIRST_EPOCH]
+    finally:
+        await other.close()
