@@ -7,9 +7,11 @@ PYTEST_ARGS ?=
 SERVE_ARGS ?=
 DEMO_ARGS ?=
 BENCH_ARGS ?= --write docs/benchmarks.md
+# Where `make up` and `make cluster` keep everything.
+FLEET ?= .run
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test campaigns check proto proto-baseline cli-reference sync-client bench lock clean
+.PHONY: help setup run demo up cluster down test campaigns check proto proto-baseline cli-reference sync-client bench lock clean
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -30,6 +32,15 @@ run: setup ## Serve with default settings (SERVE_ARGS="--listen 127.0.0.1:0")
 
 demo: setup ## Eight agents on one job, compared with the serial result (DEMO_ARGS="--json")
 	$(BIN)/noosphere demo $(DEMO_ARGS)
+
+up: setup ## Start a real Redis with a replica and etcd on this machine (FLEET=folder)
+	@$(BIN)/python -m noosphere.server.fleet up --folder $(FLEET)
+
+cluster: setup ## The same and three servers on them, ready to use
+	@$(BIN)/python -m noosphere.server.fleet cluster --folder $(FLEET)
+
+down: setup ## Stop what `make up` and `make cluster` have started
+	@$(BIN)/python -m noosphere.server.fleet down --folder $(FLEET)
 
 test: setup ## Run the everyday tests (PYTEST_ARGS="-k name")
 	$(BIN)/pytest -n 2 -m "not engine and not campaign" $(PYTEST_ARGS)

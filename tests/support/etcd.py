@@ -14,6 +14,7 @@ import grpc
 import pytest
 from tests.support.redis import free_port
 
+from noosphere.server.fleet.engines import etcd_command
 from noosphere.server.storage.etcd import wire_pb2 as wire
 
 START_SECONDS_MAX = 30.0
@@ -42,22 +43,9 @@ class EtcdProcess:
     def start(self) -> None:
         """Starts it; returns once it answers."""
         assert PROGRAM is not None, "a test that starts one is marked `needs_etcd`"
-        options = {
-            "name": "one",
-            "data-dir": str(self.folder / "data"),
-            "listen-client-urls": f"http://{self.endpoint}",
-            "advertise-client-urls": f"http://{self.endpoint}",
-            "listen-peer-urls": f"http://{self._peer}",
-            "initial-advertise-peer-urls": f"http://{self._peer}",
-            "initial-cluster": f"one=http://{self._peer}",
-            # Elections of one member need no patience, and the shortest lease follows from them.
-            "heartbeat-interval": "10",
-            "election-timeout": "100",
-            "log-level": "warn",
-        }
         with (self.folder / "etcd.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [PROGRAM, *(f"--{name}={value}" for name, value in options.items())],
+                etcd_command(self.endpoint, self._peer, self.folder),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

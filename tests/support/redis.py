@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
-import hiredis
 import pytest
+
+from noosphere.server.fleet import RedisError, engines
+from noosphere.server.fleet.processes import free_address, split
+
+__all__ = ["RedisError", "RedisProcess", "catch_up", "free_port", "needs_redis"]
 
 START_SECONDS_MAX = 30.0
 EXIT_SECONDS_MAX = 30.0
@@ -21,10 +24,6 @@ PROGRAM = shutil.which("redis-server")
 REASON = "redis-server is not installed (Debian: apt-get install redis-server), so nothing is tested on Redis"
 
 needs_redis = pytest.mark.engine(program=PROGRAM, reason=REASON)
-
-
-class RedisError(Exception):
-    """What Redis has answered."""
 
 
 class RedisProcess:
@@ -68,10 +67,9 @@ class RedisProcess:
     def start(self) -> None:
         """Starts it; returns once it answers and has loaded its files."""
         assert PROGRAM is not None, "a test that starts one is marked `needs_redis`"
-        options = [part for name, value in self._settings.items() for part in (f"--{name}", value)]
         with (self.folder / "redis.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [PROGRAM, "--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.folder), *options],
+                engines.redis_command(self._address, self.folder, self._settings),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -112,37 +110,22 @@ class RedisProcess:
         Raises:
             RedisError: Redis has refused it.
         """
-        with socket.create_connection(("127.0.0.1", self.port), timeout=START_SECONDS_MAX) as connection:
-            connection.sendall(hiredis.pack_command(command))  # type: ignore[arg-type] # Its stub allows one part only.
-            reader = hiredis.Reader(replyError=RedisError)
-            while (reply := reader.gets()) is False:
-                if not (data := connection.recv(65_536)):
-                    raise ConnectionError("Redis has hung up")
-                reader.feed(data)
-        if isinstance(reply, RedisError):
-            raise reply
-        return reply
+        return engines.ask(self._address, *command, seconds=START_SECONDS_MAX)
 
     def info(self, section: str) -> dict[str, str]:
         """Returns a section of what it says of itself."""
-        lines = self.ask("INFO", section).decode().splitlines()
-        return dict(line.split(":", 1) for line in lines if ":" in line)
+        return engines.info(self._address, section)
+
+    @property
+    def _address(self) -> str:
+        return f"127.0.0.1:{self.port}"
 
 
 def catch_up(primary: RedisProcess, replica: RedisProcess) -> None:
-    """Returns when the replica has everything. WAIT would wait only for what its own connection has written."""
-    wanted = int(primary.info("replication")["master_repl_offset"])
-    for _ in range(20_000):
-        found = replica.info("replication")
-        if found.get("master_link_status") == "up" and int(found["slave_repl_offset"]) >= wanted:
-            return
-        time.sleep(0.002)
-    raise AssertionError("the replica does not catch up")
+    """Returns when the replica has everything."""
+    engines.catch_up(f"127.0.0.1:{primary.port}", f"127.0.0.1:{replica.port}")
 
 
 def free_port() -> int:
     """Returns a port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return split(free_address())[1]

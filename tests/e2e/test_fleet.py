@@ -1,0 +1,112 @@
+"""`make up` and `make down`, with real engines: done twice, after a death, and after a failover."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.etcd import needs_etcd
+from tests.support.redis import needs_redis
+
+from noosphere.server.fleet import (
+    FleetError,
+    ask,
+    bring_down,
+    bring_up,
+    catch_up,
+    copy_of_redis,
+    info,
+    read_fleet,
+    send,
+)
+from noosphere.server.fleet.processes import kill
+
+pytestmark = [needs_redis, needs_etcd]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "fleet"
+    bring_down(tmp_path / "fleet", print)
+
+
+def fleet(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "noosphere.server.fleet", command, "--folder", str(folder)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_up_twice_and_down_twice(folder: Path) -> None:
+    first = fleet("up", folder)
+    exported = dict(word.split("=", 1) for word in shlex.split(first.stdout) if "=" in word)
+    found = read_fleet(folder / "fleet.json")
+    assert exported == {
+        "NOOSPHERE_REDIS_URLS": ",".join(f"redis://{member.address}" for member in found.redis),
+        "NOOSPHERE_ETCD_ENDPOINTS": found.etcd_endpoints,
+    }
+    assert [line.split(" ")[0] for line in first.stderr.splitlines()] == ["started"] * 3
+    second = fleet("up", folder)
+    assert second.stdout == first.stdout
+    assert [line.split(" ")[1] for line in second.stderr.splitlines()] == ["runs"] * 3
+    assert read_fleet(folder / "fleet.json") == found, "nothing was started again"
+    primary, replica = (member.address for member in found.redis)
+    assert ask(primary, "CONFIG", "GET", "maxmemory-policy")[1] == b"noeviction"
+    assert ask(primary, "CONFIG", "GET", "appendonly")[1] == b"yes"
+    ask(primary, "SET", "here", "still")
+    catch_up(primary, replica)
+    assert ask(replica, "GET", "here") == b"still"
+    stopped = fleet("down", folder).stderr.splitlines()
+    assert stopped == [f"stopped {member.name} (pid {member.pid})" for member in found.members]
+    assert "nothing" in fleet("down", folder).stderr
+    fleet("up", folder)
+    after = read_fleet(folder / "fleet.json")
+    assert ask(after.redis[0].address, "GET", "here") == b"still", "what was written outlives the processes"
+
+
+def test_what_died_alone_comes_back_alone(folder: Path) -> None:
+    before = bring_up(folder, print)
+    assert before.etcd is not None
+    kill(before.redis[1].process)
+    kill(before.etcd.process)
+    told: list[str] = []
+    after = bring_up(folder, told.append)
+    assert [line.split(" ")[0] for line in told] == ["redis-1", "started", "started"]
+    assert after.redis[0] == before.redis[0]
+    assert (after.redis_urls, after.etcd_endpoints) == (before.redis_urls, before.etcd_endpoints)
+
+
+def test_after_a_failover_the_old_primary_comes_back_as_a_replica(folder: Path) -> None:
+    before = bring_up(folder, print)
+    old, new = before.redis
+    ask(old.address, "SET", "kept", "yes")
+    catch_up(old.address, new.address)
+    ask(new.address, "REPLICAOF", "127.0.0.1", "1")
+    ask(old.address, "SET", "lost", "yes")
+    kill(old.process)
+    with copy_of_redis(Path(old.folder)) as copy:
+        assert [ask(copy, "GET", name) for name in ("kept", "lost")] == [b"yes", b"yes"], (
+            "it can be asked after its death"
+        )
+    ask(new.address, "REPLICAOF", "NO", "ONE")
+    after = bring_up(folder, print)
+    assert after.primary == new.name
+    catch_up(new.address, after.redis[0].address)
+    assert info(after.redis[0].address, "replication")["role"] == "slave"
+    assert [ask(after.redis[0].address, "GET", name) for name in ("kept", "lost")] == [b"yes", None]
+
+
+def test_an_engine_that_hangs_is_named(folder: Path) -> None:
+    found = bring_up(folder, print)
+    assert found.etcd is not None
+    send(found.etcd.process, signal.SIGSTOP)
+    try:
+        with pytest.raises(FleetError, match=rf"etcd \(pid {found.etcd.pid}\) does not answer"):
+            bring_up(folder, print)
+    finally:
+        send(found.etcd.process, signal.SIGCONT)
