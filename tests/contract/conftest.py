@@ -9,7 +9,7 @@ import pytest
 from tests.contract.coordlab import CoordinatorLab, EmbeddedCoordinatorLab, EtcdLab
 from tests.contract.factlab import EmbeddedFactLab, EmbeddedQueueLab, FactQueueLab, FactStoreLab
 from tests.contract.lab import EmbeddedLab, StoreLab
-from tests.contract.redislab import RedisLab
+from tests.contract.redislab import RedisLab, RedisQueueLab
 from tests.support.etcd import EtcdProcess, needs_etcd
 from tests.support.redis import RedisProcess, needs_redis
 
@@ -99,7 +99,7 @@ async def embedded_facts(tmp_path: Path) -> AsyncIterator[EmbeddedFactLab]:
     await made.close()
 
 
-@pytest.fixture(params=["embedded_queue"])
+@pytest.fixture(params=["embedded_queue", pytest.param("redis_queue", marks=needs_redis)])
 def queue_lab(request: pytest.FixtureRequest) -> FactQueueLab:
     """A fresh fact queue of each driver."""
     made: FactQueueLab = request.getfixturevalue(request.param)
@@ -110,6 +110,16 @@ def queue_lab(request: pytest.FixtureRequest) -> FactQueueLab:
 async def embedded_queue(tmp_path: Path) -> AsyncIterator[EmbeddedQueueLab]:
     """A fresh embedded fact queue."""
     made = EmbeddedQueueLab(tmp_path)
+    await made.open()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def redis_queue(tmp_path: Path, redis_server: RedisProcess) -> AsyncIterator[RedisQueueLab]:
+    """A fact queue on an emptied Redis."""
+    redis_server.ask("FLUSHALL")
+    made = RedisQueueLab(tmp_path, redis_server)
     await made.open()
     yield made
     await made.close()

@@ -6,13 +6,14 @@ import contextlib
 from pathlib import Path
 
 import pytest
+from tests.contract.factlab import QUEUE_MAX
 from tests.contract.lab import FIRST_EPOCH, Gate
 from tests.support.redis import RedisProcess
 
 from noosphere.server.ports.runtime import SystemClock
 from noosphere.server.ports.store import NamespaceRef
 from noosphere.server.storage.embedded import EmbeddedCoordinator
-from noosphere.server.storage.redis import RedisStore
+from noosphere.server.storage.redis import RedisFactQueue, RedisStore
 from noosphere.testing import ManualClock
 
 START_MS = 4_000_000_000_000
@@ -92,3 +93,22 @@ class RedisLab:
     def bytes_at_rest(self) -> bytes:
         files = (file for file in sorted(self.server.folder.rglob("*")) if file.is_file() and file.name != "redis.log")
         return b"\n".join(file.read_bytes() for file in files)
+
+
+class RedisQueueLab(RedisLab):
+    """The fact queue on the same Redis."""
+
+    _queue: RedisFactQueue | None = None
+
+    @property
+    def queue(self) -> RedisFactQueue:
+        assert self._queue is not None
+        return self._queue
+
+    async def open(self) -> None:
+        await super().open()
+        self._queue = RedisFactQueue.beside(self.store, jobs_max=QUEUE_MAX)
+
+    async def close(self) -> None:
+        await self.queue.close()
+        await super().close()

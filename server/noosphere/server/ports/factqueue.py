@@ -13,6 +13,9 @@ ID_CHARS_MAX = 1_024
 """Longest id, group, lease and worker's name."""
 
 BODY_BYTES_MAX = 1024 * 1024
+CALL_BYTES_MAX = 32 * 1024 * 1024
+"""Most bytes of bodies that one call queues."""
+
 REASON_CHARS_MAX = 2_000
 """Longer reasons are cut."""
 

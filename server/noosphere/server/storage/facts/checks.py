@@ -139,6 +139,8 @@ def check_jobs(jobs: Sequence[Job]) -> None:
             raise invalid(f"jobs[{at}].priority", f"{job.priority} is not from 0 to {factqueue.PRIORITY_MAX}")
         if len(job.body) > factqueue.BODY_BYTES_MAX:
             raise too_large(f"jobs[{at}].body", len(job.body), factqueue.BODY_BYTES_MAX)
+    if (size := sum(len(job.body) for job in jobs)) > factqueue.CALL_BYTES_MAX:
+        raise too_large("jobs", size, factqueue.CALL_BYTES_MAX, "bytes of bodies")
 
 
 def check_names(field: str, names: Sequence[str], *, empty: bool = False) -> None:

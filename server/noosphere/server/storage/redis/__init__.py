@@ -1,6 +1,7 @@
-"""The working store on Redis: any number of server processes over one primary, which may fail over."""
+"""Working store and fact queue on Redis: any number of server processes over one primary, which may fail over."""
 
 from .instance import UnfitRedis
+from .queue import RedisFactQueue
 from .store import RedisStore
 
-__all__ = ["RedisStore", "UnfitRedis"]
+__all__ = ["RedisFactQueue", "RedisStore", "UnfitRedis"]

@@ -23,7 +23,7 @@ from noosphere.consistency.limits import (
 
 
 class Script(Enum):
-    """What can be asked of a namespace, or of the catalogue of their names."""
+    """What can be asked of a namespace, of the catalogue of their names, or of the fact queue."""
 
     READ = "read"
     SCAN = "scan"
@@ -37,13 +37,21 @@ class Script(Enum):
     FORGET = "forget"
     REGISTER = "register"
     NAMES = "names"
+    QUEUE_PUT = "queue_put"
+    QUEUE_TAKE = "queue_take"
+    QUEUE_HELD = "queue_held"
+    QUEUE_FIND = "queue_find"
+    QUEUE_LIST = "queue_list"
+    QUEUE_REVIVE = "queue_revive"
+    QUEUE_REMOVE = "queue_remove"
+    QUEUE_STATS = "queue_stats"
 
 
 _OF_CATALOGUE = (Script.REGISTER, Script.NAMES)
 
 # A Redis that is out of memory refuses commits before they begin; everything else may free memory, or only notes
 # the epoch.
-_GROWING = (Script.COMMIT, Script.REGISTER)
+_GROWING = (Script.COMMIT, Script.REGISTER, Script.QUEUE_PUT)
 
 _CONSTANTS = "".join(
     f"local {name} = {value}\n"
@@ -74,12 +82,19 @@ def scripts_of(epoch: int, channel: str) -> LoadedScripts:
     texts = {}
     for script in Script:
         flags = "" if script in _GROWING else " flags=allow-oom"
-        prelude = "" if script in _OF_CATALOGUE else _CONSTANTS + _source("prelude")
-        texts[script] = f"#!lua{flags}\n{given}{prelude}{_source(script.value)}"
+        texts[script] = f"#!lua{flags}\n{given}{_prelude_of(script)}{_source(script.value)}"
     digests = {script: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest() for script, text in texts.items()}
     return LoadedScripts(
         MappingProxyType(texts), MappingProxyType({script: digest.encode() for script, digest in digests.items()})
     )
+
+
+def _prelude_of(script: Script) -> str:
+    if script in _OF_CATALOGUE:
+        return ""
+    if script.value.startswith("queue_"):
+        return _source("queue_prelude")
+    return _CONSTANTS + _source("prelude")
 
 
 @cache

@@ -148,6 +148,21 @@ class RedisStore:
         """The present epoch."""
         return self._engine.epoch
 
+    @property
+    def scripts(self) -> Engine:
+        """What executes scripts, for whatever else stands on this Redis."""
+        return self._engine
+
+    @property
+    def time(self) -> StoreTime:
+        """Store time, to be told by whoever executes scripts."""
+        return self._time
+
+    @property
+    def rewriter(self) -> Rewriter:
+        """What has this Redis write its files anew."""
+        return self._rewriter
+
     def now_ms(self) -> int:
         """Returns store time."""
         return self._time.now_ms()
