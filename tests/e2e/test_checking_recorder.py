@@ -59,7 +59,7 @@ async def work(server: str, name: str, folder: Path, namespace: str) -> None:
         document = space.key("document", list[str])
         for number in range(ROUNDS):
             mine = f"{name}/{number}"
-            await document.update(partial(_with, mine), attempts=200)
+            await document.update(partial(_with, mine), attempts=200, reserve="first" if number % 2 else "never")
             await space.key("counter").increment(chance.randrange(1, 5))
             await space.key("members").set_add(mine)
             await space.key("members").set_remove(f"{name}/{number - 1}")

@@ -25,7 +25,7 @@ Setting = str | int | float | bool
 
 
 class Op(StrEnum):
-    """What a call does. ``get`` may read several keys at one head."""
+    """What a call does. ``get`` may read several keys at one head; ``reserve`` also stands for giving that up."""
 
     GET = "get"
     LIST = "list"
@@ -37,10 +37,11 @@ class Op(StrEnum):
     RENEW = "renew"
     RELEASE = "release"
     COMPLETE = "complete"
+    RESERVE = "reserve"
 
 
-MUTATING = frozenset(Op) - {Op.GET, Op.LIST}
-"""Operations that may commit."""
+MUTATING = frozenset(Op) - {Op.GET, Op.LIST, Op.RESERVE}
+"""Operations that may change records. A reservation takes revisions and changes none."""
 
 
 class Outcome(StrEnum):
@@ -230,7 +231,7 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
         op: what it does.
         namespace: where.
         start_ns: when it was sent.
-        keys: keys that a get reads.
+        keys: keys that a get reads or a reservation is about.
         collection: where a list or a claim looks.
         writes: what it writes.
         compares: conditions of a transaction.

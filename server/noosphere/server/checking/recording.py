@@ -105,6 +105,8 @@ def to_call(request: Message, process: str, number: int, start_ns: int, known: K
             return _step(Op.RELEASE, request, process, number, start_ns)
         case ms.CompleteRequest():
             return _step(Op.COMPLETE, request, process, number, start_ns)
+        case ms.ReserveRequest() | ms.CancelReservationRequest():
+            return Call(process, number, Op.RESERVE, request.namespace, start_ns, (request.key,))
         case _:
             return None
 
@@ -141,6 +143,8 @@ def to_reply(call: Call, request: Message, reply: Message, return_ns: int, known
             return _claimed(replace(done, head=reply.head, replayed=reply.replayed), call.namespace, held, known)
         case ms.RenewResponse() | ms.ReleaseResponse():
             return _claimed(replace(done, head=reply.head), call.namespace, [reply.record], known)
+        case ms.ReserveResponse() | ms.CancelReservationResponse():
+            return replace(done, head=reply.head)
         case _:
             raise AssertionError(f"no reply to a recorded call: {type(reply).__name__}")
 

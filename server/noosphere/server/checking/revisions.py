@@ -21,6 +21,9 @@ CHECKER = "revisions"
 
 _MAY_DELETE = frozenset({Op.DELETE, Op.TRANSACT})
 
+REVISIONS_PER_RESERVATION_MAX = 2
+"""One is taken when it is made or given up, and one if it lapses and is swept."""
+
 CONFLICT_REASONS = frozenset({"CONFLICT", "VERSION_MISMATCH"})
 """Refusals that somebody else's commit must account for."""
 
@@ -241,7 +244,8 @@ def _check_ghosts(calls: Sequence[Call], timeline: Timeline, findings: Findings)
     explained = Counter(commit.revision >> 40 for commit in timeline.commits)
     first = {commit.revision >> 40: commit.revision & (1 << 40) - 1 for commit in reversed(timeline.commits)}
     extra = sum(head - first[epoch] + 1 - explained[epoch] for epoch, head in heads.items() if epoch in first)
-    possible = len(timeline.unsettled)
+    reserved = sum(call.op is Op.RESERVE and call.outcome is not Outcome.REFUSED for call in calls)
+    possible = len(timeline.unsettled) + REVISIONS_PER_RESERVATION_MAX * reserved
     if extra > possible:
         text = f"the head moved over {extra} commits that no answered call made; unanswered ones explain {possible}"
         findings.add(Kind.GHOST_COMMIT, (), text)
