@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from .coordinator import Incarnation
 
 
 class Held(NamedTuple):
@@ -49,11 +53,33 @@ class Locks(Protocol):
     lock renews it first.
     """
 
-    async def acquire(self, name: str, owner: str, lease_ms: int, wait_ms: int = 0, data: bytes = b"") -> Held | None:
+    async def acquire(
+        self,
+        name: str,
+        owner: str,
+        lease_ms: int,
+        wait_ms: int = 0,
+        data: bytes = b"",
+        *,
+        life: Incarnation | None = None,
+        request: str = "",
+    ) -> Held | None:
         """Takes a lock, in the order of those who wait; None if that is not possible in time.
 
+        Args:
+            name: of the lock.
+            owner: who wants it.
+            lease_ms: how long it is held without a renewal.
+            wait_ms: how long to wait for it.
+            data: what the holder wants to be known.
+            life: whose end ends the lock, and the waiting for it; None for nobody's.
+            request: the owner's id of the call, the same for all attempts: one that comes again goes on in the place
+                of the one before, also at another process, and is told the same token while the lock is held.
+
         Raises:
-            Refusal: INVALID_FIELD or VALUE_TOO_LARGE; LIMIT_EXCEEDED, if too many wait or hold; ENGINE_UNAVAILABLE.
+            Refusal: INVALID_FIELD or VALUE_TOO_LARGE; LIMIT_EXCEEDED, if too many wait, or too much is held;
+                STALE_INCARNATION, if the life has ended; REQUEST_ID_REUSED; CONTENTION, to an attempt whose place
+                another one has taken; ENGINE_UNAVAILABLE.
         """
         ...
 
@@ -81,15 +107,38 @@ class Locks(Protocol):
         """
         ...
 
+    async def held(self, prefix: str, after: str, limit: int) -> tuple[Held, ...]:
+        """Returns locks that are held, by name.
+
+        Args:
+            prefix: what their names begin with.
+            after: only names after this one; empty for all.
+            limit: how many at most.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        ...
+
 
 class Presence(Protocol):
     """Groups of members, each of which is there as long as it says so."""
 
-    async def join(self, group: str, name: str, lease_ms: int, data: bytes = b"") -> Member:
+    async def join(
+        self, group: str, name: str, lease_ms: int, data: bytes = b"", *, life: Incarnation | None = None
+    ) -> Member:
         """Enters a group, in place of an earlier life of the same member.
 
+        Args:
+            group: which one.
+            name: of the member.
+            lease_ms: how long it is there without a renewal.
+            data: what the others should know of it.
+            life: whose end ends the membership; None for nobody's.
+
         Raises:
-            Refusal: INVALID_FIELD or VALUE_TOO_LARGE; LIMIT_EXCEEDED, in a full group; ENGINE_UNAVAILABLE.
+            Refusal: INVALID_FIELD or VALUE_TOO_LARGE; LIMIT_EXCEEDED, in a full group, or in too many;
+                STALE_INCARNATION, if the life has ended; ENGINE_UNAVAILABLE.
         """
         ...
 
@@ -114,5 +163,15 @@ class Presence(Protocol):
 
         Raises:
             Refusal: ENGINE_UNAVAILABLE.
+        """
+        ...
+
+    def watch(self, group: str) -> AsyncGenerator[Mapping[str, Member], None]:
+        """Yields who is there, by name: at first, and after every change, of which several may be told as one.
+
+        What was yielded does not change any more.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE; whoever goes on begins anew.
         """
         ...

@@ -5,6 +5,8 @@ from __future__ import annotations
 from noosphere.consistency import Reason, Refusal, exhausted, invalid, too_large
 from noosphere.consistency.limits import LEASE_MS_MAX, LEASE_MS_MIN, LOCK_NAME_BYTES_MAX
 
+from ..ports.coordinator import Incarnation
+
 OWNER_BYTES_MAX = 256
 DATA_BYTES_MAX = 4096
 WAIT_MS_MAX = 60_000
@@ -13,6 +15,9 @@ WAITERS_MAX = 1_000
 
 HELD_MAX = 100_000
 """Locks that one process keeps."""
+
+HOLDINGS_MAX = 1_000
+"""Locks that one incarnation holds or waits for, and as many groups of which it is a member."""
 
 MEMBERS_MAX = 10_000
 """Members of one group."""
@@ -60,6 +65,33 @@ def crowded(waiting: int) -> Refusal:
 def full(members: int) -> Refusal:
     """Returns the refusal of one member too many."""
     return exhausted("member.group", members, MEMBERS_MAX, "too many members")
+
+
+def check_holdings(kind: str, count: int) -> None:
+    """Checks that an incarnation may hold one more.
+
+    Args:
+        kind: ``lock`` or ``group``.
+        count: what it holds.
+
+    Raises:
+        Refusal: LIMIT_EXCEEDED.
+    """
+    if count >= HOLDINGS_MAX:
+        raise exhausted(f"{kind}.name", count + 1, HOLDINGS_MAX, f"too many {kind}s of one agent")
+
+
+def reused(name: str) -> Refusal:
+    """Returns the refusal of another call under the same id."""
+    return Refusal(Reason.REQUEST_ID_REUSED, f"lock {name!r} was asked for under this id, with another lease or data")
+
+
+def ended(incarnation: Incarnation) -> Refusal:
+    """Returns the refusal of an incarnation that has ended."""
+    return Refusal(
+        Reason.STALE_INCARNATION,
+        f"incarnation {incarnation.number} of agent {incarnation.agent_id!r} has ended; open the agent again",
+    )
 
 
 def outrun(newest: int, expected: int) -> Refusal:

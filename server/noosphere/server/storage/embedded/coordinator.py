@@ -16,7 +16,7 @@ from noosphere.consistency import NamePattern, NamespacePolicy, Reason, Refusal,
 
 from ...ports.coordinator import EpochRecord, Incarnation, PolicyTable
 from ...ports.runtime import Clock
-from ..leasing import outrun
+from ..leasing import ended, outrun
 from .database import damaged, open_database
 from .folder import DataFolderError, StoreFailed, log_failure
 from .locks import EmbeddedLocks
@@ -113,8 +113,8 @@ class EmbeddedCoordinator:
         self._loop = asyncio.get_running_loop()
         self._failure: StoreFailed | None = None
         self._closed = False
-        self.locks = EmbeddedLocks(clock, self._next_number)
-        self.presence = EmbeddedPresence(clock, self._next_number)
+        self.locks = EmbeddedLocks(clock, self._next_number, self._is_current)
+        self.presence = EmbeddedPresence(clock, self._next_number, self._is_current)
 
     @classmethod
     async def open(
@@ -178,8 +178,10 @@ class EmbeddedCoordinator:
         statements: list[Statement] = []
         if len(self._leases) >= AGENTS_OPEN_MAX:
             lapsed = self._first_lapsed(now_ms)
-            del self._leases[lapsed]
+            self._end(Incarnation(lapsed, self._leases.pop(lapsed).number))
             statements.append(("UPDATE agents SET open = 0 WHERE agent_id = ?", (lapsed,)))
+        if held is not None:
+            self._end(Incarnation(agent_id, held.number))
         self._counter = number = self._counter + 1
         lease = self._leases[agent_id] = _Lease(number, now_ms + self._lease_ms, request_id)
         statements += [
@@ -198,7 +200,7 @@ class EmbeddedCoordinator:
         """
         self._check()
         if not self.touch(incarnation):
-            raise _stale(incarnation)
+            raise ended(incarnation)
 
     async def close_agent(self, incarnation: Incarnation) -> None:
         """Ends an incarnation.
@@ -209,8 +211,9 @@ class EmbeddedCoordinator:
         self._check()
         held = self._leases.get(incarnation.agent_id)
         if held is None or held.number != incarnation.number:
-            raise _stale(incarnation)
+            raise ended(incarnation)
         del self._leases[incarnation.agent_id]
+        self._end(incarnation)
         await self._write(
             [("UPDATE agents SET open = 0 WHERE agent_id = ? AND newest = ?", (incarnation.agent_id, held.number))]
         )
@@ -302,6 +305,15 @@ class EmbeddedCoordinator:
         await run(self._worker, self._db.close)
         self._worker.stop()
 
+    def _is_current(self, incarnation: Incarnation) -> bool:
+        held = self._leases.get(incarnation.agent_id)
+        return held is not None and held.number == incarnation.number
+
+    def _end(self, incarnation: Incarnation) -> None:
+        """Ends what goes with an incarnation."""
+        self.locks.end(incarnation)
+        self.presence.end(incarnation)
+
     async def _next_number(self) -> int:
         """Counts on, for what a restart must not number again."""
         self._check()
@@ -378,10 +390,3 @@ def unfit(problem: str) -> DataFolderError:
 def _failed() -> Refusal:
     # What has failed, and where, is for the server's log: callers may be anybody.
     return Refusal(Reason.ENGINE_UNAVAILABLE, "the coordinator has failed, the outcome of this call is unknown")
-
-
-def _stale(incarnation: Incarnation) -> Refusal:
-    return Refusal(
-        Reason.STALE_INCARNATION,
-        f"incarnation {incarnation.number} of agent {incarnation.agent_id!r} has ended; open the agent again",
-    )

@@ -8,28 +8,39 @@ from collections.abc import Awaitable, Callable
 
 from noosphere.consistency import exhausted
 
+from ...ports.coordinator import Incarnation
 from ...ports.locks import Held
 from ...ports.runtime import Clock
-from ..leasing import HELD_MAX, WAITERS_MAX, check_lock, crowded, lost
+from ..leasing import HELD_MAX, HOLDINGS_MAX, WAITERS_MAX, check_holdings, check_lock, crowded, ended, lost, reused
 
 
 class _Turn:
     """One caller's place in a queue; ``called`` is done when there is something to see."""
 
-    __slots__ = ("called",)
+    __slots__ = ("called", "life", "life_ended", "request")
 
-    def __init__(self) -> None:
+    def __init__(self, life: Incarnation | None, request: tuple[str, str] | None) -> None:
         self.called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.life = life
+        self.life_ended = False
+        self.request = request
+
+    def call(self) -> None:
+        """Has the caller look."""
+        if not self.called.done():
+            self.called.set_result(None)
 
 
 class _Lock:
     """One lock that somebody holds or waits for."""
 
-    __slots__ = ("ends_ms", "held", "queue")
+    __slots__ = ("ends_ms", "held", "life", "queue", "request")
 
     def __init__(self) -> None:
         self.held: Held | None = None
         self.ends_ms = 0
+        self.life: Incarnation | None = None
+        self.request: tuple[str, str] | None = None
         # Whoever is granted the lock stays the first until its token is on disk.
         self.queue: deque[_Turn] = deque()
 
@@ -40,32 +51,61 @@ class EmbeddedLocks:
     Args:
         clock: deadlines are on its monotonic time.
         number: returns the next number of a persisted counter, once that is on disk.
+        is_current: tells whether an incarnation has not ended.
     """
 
-    def __init__(self, clock: Clock, number: Callable[[], Awaitable[int]]) -> None:
+    def __init__(
+        self, clock: Clock, number: Callable[[], Awaitable[int]], is_current: Callable[[Incarnation], bool]
+    ) -> None:
         self._clock = clock
         self._number = number
+        self._is_current = is_current
         self._locks: dict[str, _Lock] = {}
+        # Where an incarnation may hold or wait for something; a lapse is noticed when somebody looks.
+        self._concerned: dict[Incarnation, set[str]] = {}
 
-    async def acquire(self, name: str, owner: str, lease_ms: int, wait_ms: int = 0, data: bytes = b"") -> Held | None:
+    async def acquire(
+        self,
+        name: str,
+        owner: str,
+        lease_ms: int,
+        wait_ms: int = 0,
+        data: bytes = b"",
+        *,
+        life: Incarnation | None = None,
+        request: str = "",
+    ) -> Held | None:
         """Takes a lock, in the order of those who wait; None if that is not possible in time.
 
         Raises:
-            Refusal: INVALID_FIELD, VALUE_TOO_LARGE, LIMIT_EXCEEDED or ENGINE_UNAVAILABLE.
+            Refusal: INVALID_FIELD, VALUE_TOO_LARGE, LIMIT_EXCEEDED, STALE_INCARNATION, REQUEST_ID_REUSED or
+                ENGINE_UNAVAILABLE.
         """
         check_lock(name, owner, lease_ms, wait_ms, data)
+        self._concern(life, name)
         lock = self._locks.get(name)
         if lock is None:
             self._make_room()
             lock = self._locks[name] = _Lock()
         if len(lock.queue) >= WAITERS_MAX:
             raise crowded(len(lock.queue) + 1)
-        turn = _Turn()
-        lock.queue.append(turn)
+        turn = _Turn(life, (owner, request) if request else None)
+        _queue(lock, turn)
         try:
             if not await self._wait(lock, turn, self._clock.monotonic_ms() + wait_ms):
                 return None
-            return await self._grant(lock, name, owner, lease_ms, data)
+            held = self._living(lock)
+            if held is not None:
+                # An attempt at the same call was granted it.
+                if (held.lease_ms, held.data) != (lease_ms, data):
+                    raise reused(name)
+                lock.ends_ms = self._clock.monotonic_ms() + lease_ms
+                return held
+            held = Held(name, owner, await self._number(), lease_ms, data)
+            _check_life(turn)
+            lock.held, lock.ends_ms = held, self._clock.monotonic_ms() + lease_ms
+            lock.life, lock.request = life, turn.request
+            return held
         finally:
             lock.queue.remove(turn)
             self._wake(name, lock)
@@ -88,22 +128,76 @@ class EmbeddedLocks:
         held = self._living(lock)
         if lock is None or held is None or held.token != token:
             return False
-        lock.held = None
-        self._wake(name, lock)
+        self._free(name, lock)
         return True
 
     async def holder(self, name: str) -> Held | None:
         """Returns who holds a lock."""
         return self._living(self._locks.get(name))
 
+    async def held(self, prefix: str, after: str, limit: int) -> tuple[Held, ...]:
+        """Returns locks that are held, by name."""
+        names = sorted(name for name in self._locks if name.startswith(prefix) and name > after)
+        found: list[Held] = []
+        for name in names:
+            if len(found) == limit:
+                break
+            if (held := self._living(self._locks[name])) is not None:
+                found.append(held)
+        return tuple(found)
+
+    def end(self, life: Incarnation) -> None:
+        """Frees what an incarnation holds, and ends its waiting."""
+        for name in self._concerned.pop(life, ()):
+            lock = self._locks.get(name)
+            if lock is None:
+                continue
+            for turn in lock.queue:
+                if turn.life == life:
+                    turn.life_ended = True
+                    turn.call()
+            if lock.life == life:
+                self._free(name, lock)
+
     def _living(self, lock: _Lock | None) -> Held | None:
         if lock is None or lock.ends_ms <= self._clock.monotonic_ms():
             return None
         return lock.held
 
+    def _concern(self, life: Incarnation | None, name: str) -> None:
+        """Notes that an incarnation holds or waits for a lock.
+
+        Raises:
+            Refusal: STALE_INCARNATION or LIMIT_EXCEEDED.
+        """
+        if life is None:
+            return
+        if not self._is_current(life):
+            raise ended(life)
+        names = self._concerned.setdefault(life, set())
+        if name in names:
+            return
+        if len(names) >= HOLDINGS_MAX:
+            names.difference_update([name for name in names if not self._is_concerned(life, name)])
+            check_holdings("lock", len(names))
+        names.add(name)
+
+    def _is_concerned(self, life: Incarnation, name: str) -> bool:
+        lock = self._locks.get(name)
+        if lock is None:
+            return False
+        return any(turn.life == life for turn in lock.queue) or (lock.life == life and self._living(lock) is not None)
+
     async def _wait(self, lock: _Lock, turn: _Turn, deadline_ms: int) -> bool:
-        """Waits until it is this caller's turn; returns whether it is."""
-        while lock.queue[0] is not turn or self._living(lock) is not None:
+        """Waits until it is this caller's turn, or an attempt at the same call has the lock; returns whether it is."""
+        while True:
+            _check_life(turn)
+            living = self._living(lock)
+            if living is None:
+                if lock.queue[0] is turn:
+                    return True
+            elif turn.request is not None and turn.request == lock.request:
+                return True
             now_ms = self._clock.monotonic_ms()
             if now_ms >= deadline_ms:
                 return False
@@ -112,18 +206,15 @@ class EmbeddedLocks:
             # The first in the queue sees the lease lapse; the others are called when they are the first.
             until_ms = min(deadline_ms, lock.ends_ms) if lock.queue[0] is turn else deadline_ms
             await self._clock.wait(turn.called, (until_ms - now_ms) / 1000)
-        return True
 
-    async def _grant(self, lock: _Lock, name: str, owner: str, lease_ms: int, data: bytes) -> Held:
-        held = Held(name, owner, await self._number(), lease_ms, data)
-        lock.held, lock.ends_ms = held, self._clock.monotonic_ms() + lease_ms
-        return held
+    def _free(self, name: str, lock: _Lock) -> None:
+        lock.held = lock.life = lock.request = None
+        self._wake(name, lock)
 
     def _wake(self, name: str, lock: _Lock) -> None:
         """Tells whoever is next to look; forgets a lock that nobody holds or waits for."""
         if lock.queue:
-            if not lock.queue[0].called.done():
-                lock.queue[0].called.set_result(None)
+            lock.queue[0].call()
         elif self._living(lock) is None:
             self._locks.pop(name, None)
 
@@ -135,3 +226,14 @@ class EmbeddedLocks:
             del self._locks[name]
         if not lapsed:
             raise exhausted("lock.name", len(self._locks) + 1, HELD_MAX, "too many locks are held")
+
+
+def _queue(lock: _Lock, turn: _Turn) -> None:
+    """Puts a caller at the end of the queue, or behind an attempt at the same call."""
+    places = [i for i, other in enumerate(lock.queue, 1) if turn.request is not None and other.request == turn.request]
+    lock.queue.insert(places[-1] if places else len(lock.queue), turn)
+
+
+def _check_life(turn: _Turn) -> None:
+    if turn.life_ended and turn.life is not None:
+        raise ended(turn.life)

@@ -6,9 +6,11 @@ from noosphere.consistency import Reason, Refusal, exhausted
 
 from ...ports.coordinator import Incarnation
 from ...ports.runtime import Clock
+from ..leasing import ended
 from . import wire_pb2 as wire
 from .client import EtcdClient
 from .feed import Feed
+from .holdings import Holdings
 from .keys import Layout, delete, get, put, unchanged
 from .renewing import Renewer
 from .turns import Turns
@@ -30,6 +32,7 @@ class Agents:
         view: View,
         feed: Feed,
         renewer: Renewer,
+        holdings: Holdings,
         clock: Clock,
         lease_ms: int,
         open_max: int,
@@ -39,6 +42,7 @@ class Agents:
         self._view = view
         self._feed = feed
         self._renewer = renewer
+        self._holdings = holdings
         self._clock = clock
         self._lease_ms = lease_ms
         self._open_max = open_max
@@ -57,7 +61,7 @@ class Agents:
             return incarnation
 
     async def _begin(self, agent_id: str, takeover: bool, request: bytes) -> int:
-        layout, lease = self._layout, 0
+        layout, lease, over = self._layout, 0, None
         for _ in range(TRIES_MAX):
             present, leased = await self._look(agent_id)
             if present is not None and request and present.value == request:
@@ -66,7 +70,7 @@ class Agents:
             try:
                 if present is not None and not takeover and (leased is not None or self._touched(agent_id, present)):
                     raise _active(agent_id, present.mod_revision)
-                conditions, changes = self._room() if present is None else ([], [])
+                conditions, changes, over = self._room(agent_id, present)
             except Refusal:
                 await self._give_back(lease)
                 raise
@@ -87,24 +91,30 @@ class Agents:
             )
             if written.succeeded:
                 await self._give_back(leased.lease if leased is not None else 0)
+                if over is not None:
+                    await self._holdings.end(over)
                 return written.revision
         await self._give_back(lease)
         raise Refusal(Reason.CONTENTION, f"agent {agent_id!r} is being opened by others; try again")
 
-    def _room(self) -> tuple[list[wire.Compare], list[wire.RequestOp]]:
-        """Returns the conditions and changes that make room for one more agent.
+    def _room(
+        self, agent_id: str, present: wire.KeyValue | None
+    ) -> tuple[list[wire.Compare], list[wire.RequestOp], Incarnation | None]:
+        """Returns the conditions and changes that make room for one more agent, and which incarnation they end.
 
         Raises:
             Refusal: LIMIT_EXCEEDED, if the lease of every agent lives.
         """
+        if present is not None:
+            return [], [], Incarnation(agent_id, present.mod_revision)
         count = len(self._view.agents)
         if count < self._open_max:
-            return [], []
+            return [], [], None
         lapsed = self._first_lapsed()
         if lapsed is None:
             raise exhausted("agent_id", count + 1, self._open_max, "too many active agents")
         opened, lease = self._layout.open(lapsed.agent_id), self._layout.lease(lapsed.agent_id)
-        return [unchanged(opened, lapsed.number), unchanged(lease, 0)], [delete(opened)]
+        return [unchanged(opened, lapsed.number), unchanged(lease, 0)], [delete(opened)], lapsed
 
     async def keep(self, incarnation: Incarnation) -> None:
         """Renews a lease, after a look at etcd whether the incarnation is still the present one.
@@ -116,16 +126,16 @@ class Agents:
         known = self._view.agents.get(agent_id)
         if known is not None and known.number > number:
             # What the watch has brought may be late, but it is true: this need not be asked.
-            raise _stale(incarnation)
+            raise ended(incarnation)
         lease = self._layout.lease(agent_id)
         looked = await self._client.write([unchanged(self._layout.open(agent_id), number)], [get(lease)])
         if not looked.succeeded:
-            raise _stale(incarnation)
+            raise ended(incarnation)
         if not looked.responses[0].response_range.kvs:
             number = max(number, await self._renewer.revive(agent_id, number))
         await self._feed.reach(number)
         if not self.touch(incarnation):
-            raise _stale(incarnation)
+            raise ended(incarnation)
 
     async def close(self, incarnation: Incarnation) -> None:
         """Ends an incarnation.
@@ -140,9 +150,10 @@ class Agents:
             [get(layout.lease(agent_id)), delete(layout.open(agent_id)), delete(layout.lease(agent_id))],
         )
         if not closed.succeeded:
-            raise _stale(incarnation)
+            raise ended(incarnation)
         for kv in closed.responses[0].response_range.kvs:
             await self._give_back(kv.lease)
+        await self._holdings.end(incarnation)
         await self._feed.reach(closed.revision)
 
     def touch(self, incarnation: Incarnation) -> bool:
@@ -200,17 +211,10 @@ def _plausible(incarnation: Incarnation) -> Incarnation:
         Refusal: STALE_INCARNATION.
     """
     if not 0 < incarnation.number <= NUMBER_MAX:
-        raise _stale(incarnation)
+        raise ended(incarnation)
     return incarnation
 
 
 def _active(agent_id: str, number: int) -> Refusal:
     message = f"agent {agent_id!r} is active as incarnation {number}; takeover ends it"
     return Refusal(Reason.AGENT_ACTIVE, message)
-
-
-def _stale(incarnation: Incarnation) -> Refusal:
-    return Refusal(
-        Reason.STALE_INCARNATION,
-        f"incarnation {incarnation.number} of agent {incarnation.agent_id!r} has ended; open the agent again",
-    )

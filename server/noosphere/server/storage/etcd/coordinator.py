@@ -13,6 +13,7 @@ from .agents import Agents
 from .client import EtcdClient
 from .epochs import Epochs
 from .feed import Feed
+from .holdings import Holdings
 from .keys import FORMAT, Layout, put, unchanged
 from .locks import EtcdLocks
 from .presence import EtcdPresence
@@ -44,12 +45,15 @@ class EtcdCoordinator:
         self._view = view
         self._feed = Feed(client, layout.live, view, clock)
         self._renewer = Renewer(client, layout, view, clock, agent_lease_ms)
-        self._agents = Agents(client, layout, view, self._feed, self._renewer, clock, agent_lease_ms, agents_open_max)
+        holdings = Holdings(client, layout)
+        self._agents = Agents(
+            client, layout, view, self._feed, self._renewer, holdings, clock, agent_lease_ms, agents_open_max
+        )
         self._rules = Rules(client, layout, view, self._feed)
         self._epochs = Epochs(client, layout, clock)
         self._closed = False
-        self.locks = EtcdLocks(client, layout, view, clock)
-        self.presence = EtcdPresence(client, layout)
+        self.locks = EtcdLocks(client, layout, view, holdings, clock)
+        self.presence = EtcdPresence(client, layout, holdings)
 
     @classmethod
     async def open(

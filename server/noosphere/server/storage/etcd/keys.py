@@ -3,17 +3,23 @@ r"""Names of keys in etcd, and the parts of transactions.
 format                what the layout is
 last/<agent>          written with every incarnation, for ever: its revision is the agent's newest number
 epoch/<16 hex digits> a record of each epoch
+here/<group>\0<name>  a member of a group
+mine/<agent>#<number> what an incarnation holds: under the same leases
 live/                 what every replica watches
     config            the version of all rules
     lease/<agent>     gone when the agent's lease has lapsed
     open/<agent>      not closed; its revision is the present incarnation's number, its value the request's id
     rule/<=|^><text>  the rules of one exact name, or of a prefix
+    seat/<lock>\0…    everybody who wants a lock; the oldest has it
 """
 
 from __future__ import annotations
 
-from noosphere.consistency import NamePattern
+from hashlib import blake2b
 
+from noosphere.consistency import NamePattern, actor_name
+
+from ...ports.coordinator import Incarnation
 from . import wire_pb2 as wire
 
 FORMAT = b"1"
@@ -38,6 +44,7 @@ class Layout:
         self.rules = self.live + b"rule/"
         self.seats = self.live + b"seat/"
         self._here = base + b"here/"
+        self._mine = base + b"mine/"
         self._last = base + b"last/"
 
     def last(self, agent_id: str) -> bytes:
@@ -73,9 +80,21 @@ class Layout:
         """Returns what the keys of all begin with who want a lock. Names have no NUL, so nobody else's do."""
         return self.seats + name.encode() + b"\0"
 
-    def seat(self, name: str, lease: int) -> bytes:
+    def seat(self, name: str, who: bytes) -> bytes:
         """Returns the key of one who wants a lock."""
-        return self.lock(name) + f"{lease:016x}".encode()
+        return self.lock(name) + who
+
+    def lock_of(self, key: bytes) -> str:
+        """Returns which lock's a seat is."""
+        return key.removeprefix(self.seats).partition(b"\0")[0].decode()
+
+    def mine(self, life: Incarnation, kind: str = "") -> bytes:
+        """Returns what the keys begin with of what an incarnation holds: all of it, or of one kind."""
+        return self._mine + f"{actor_name(*life)}\0{kind and kind + '/'}".encode()
+
+    def holding(self, life: Incarnation, kind: str, lease: int) -> bytes:
+        """Returns the key of one thing that an incarnation holds."""
+        return self.mine(life, kind) + f"{lease:016x}".encode()
 
     def group(self, group: str) -> bytes:
         """Returns what the keys of a group's members begin with."""
@@ -84,6 +103,13 @@ class Layout:
     def member(self, group: str, name: str) -> bytes:
         """Returns the key of a member."""
         return self.group(group) + name.encode()
+
+
+def asker(owner: str, request: str, lease: int) -> bytes:
+    """Returns who sits on a seat: whoever asks again under the same id finds it, wherever that is."""
+    if not request:
+        return f"{lease:016x}".encode()
+    return b"r" + blake2b(f"{owner}\0{request}".encode(), digest_size=16).hexdigest().encode()
 
 
 def put(key: bytes, value: bytes = b"", lease: int = 0) -> wire.RequestOp:

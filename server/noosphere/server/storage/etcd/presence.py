@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+
 import msgspec
 
+from ...ports.coordinator import Incarnation
 from ...ports.locks import Member
-from ..leasing import MEMBERS_MAX, check_member, full, gone
+from ..leasing import MEMBERS_MAX, check_member, ended, full, gone
 from . import wire_pb2 as wire
 from .client import EtcdClient
+from .holdings import Holdings
 from .keys import Layout, delete, get, put, unchanged
+
+KIND = "group"
 
 
 class _Life(msgspec.Struct):
@@ -19,17 +26,20 @@ class _Life(msgspec.Struct):
 class EtcdPresence:
     """See :class:`~noosphere.server.ports.locks.Presence`."""
 
-    def __init__(self, client: EtcdClient, layout: Layout) -> None:
+    def __init__(self, client: EtcdClient, layout: Layout, holdings: Holdings) -> None:
         self._client = client
         self._layout = layout
+        self._holdings = holdings
 
-    async def join(self, group: str, name: str, lease_ms: int, data: bytes = b"") -> Member:
+    async def join(
+        self, group: str, name: str, lease_ms: int, data: bytes = b"", *, life: Incarnation | None = None
+    ) -> Member:
         """Enters a group, in place of an earlier life of the same member.
 
         The limit on members is looked at before: several that join a nearly full group at once may exceed it.
 
         Raises:
-            Refusal: INVALID_FIELD, VALUE_TOO_LARGE, LIMIT_EXCEEDED or ENGINE_UNAVAILABLE.
+            Refusal: INVALID_FIELD, VALUE_TOO_LARGE, LIMIT_EXCEEDED, STALE_INCARNATION or ENGINE_UNAVAILABLE.
         """
         check_member(group, name, lease_ms, data)
         key = self._layout.member(group, name)
@@ -37,9 +47,16 @@ class EtcdPresence:
         counted = await self._client.count(prefix)
         if counted >= MEMBERS_MAX and await self._client.read(key) is None:
             raise full(counted + 1)
+        await self._holdings.check_room(life, KIND)
         lease = await self._client.grant(-(-lease_ms // 1000))
         value = msgspec.json.encode(_Life(lease_ms, data))
-        written = await self._client.write([], [get(key), put(key, value, lease)])
+        written = await self._client.write(
+            self._holdings.conditions(life),
+            [get(key), put(key, value, lease), *self._holdings.changes(life, KIND, lease)],
+        )
+        if not written.succeeded and life is not None:
+            await self._client.drop(lease)
+            raise ended(life)
         for earlier in written.responses[0].response_range.kvs:
             await self._client.drop(earlier.lease)
         return Member(group, name, written.revision, lease_ms, data)
@@ -74,11 +91,35 @@ class EtcdPresence:
         Raises:
             Refusal: ENGINE_UNAVAILABLE.
         """
+        _, kvs = await self._client.read_all(self._layout.group(group))
+        return tuple(self._member(group, kv) for kv in kvs)
+
+    async def watch(self, group: str) -> AsyncGenerator[Mapping[str, Member], None]:
+        """Yields who is there, by name: at first, and after every change, of which several may be told as one.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
         prefix = self._layout.group(group)
-        _, kvs = await self._client.read_all(prefix)
-        return tuple(_member(group, kv.key.removeprefix(prefix).decode(), kv) for kv in kvs)
+        while True:
+            revision, kvs = await self._client.read_all(prefix)
+            there = {member.name: member for member in (self._member(group, kv) for kv in kvs)}
+            yield dict(there)
+            async with aclosing(self._client.watch(prefix, revision)) as responses:
+                async for response in responses:
+                    if response.compact_revision or response.canceled:
+                        # Changes may have been missed: everything is read anew.
+                        break
+                    for event in response.events:
+                        if event.type == wire.Event.PUT:
+                            member = self._member(group, event.kv)
+                            there[member.name] = member
+                        else:
+                            there.pop(event.kv.key.removeprefix(prefix).decode(), None)
+                    if response.events:
+                        yield dict(sorted(there.items()))
 
-
-def _member(group: str, name: str, kv: wire.KeyValue) -> Member:
-    life = msgspec.json.decode(kv.value, type=_Life)
-    return Member(group, name, kv.mod_revision, life.lease_ms, life.data)
+    def _member(self, group: str, kv: wire.KeyValue) -> Member:
+        name = kv.key.removeprefix(self._layout.group(group)).decode()
+        life = msgspec.json.decode(kv.value, type=_Life)
+        return Member(group, name, kv.mod_revision, life.lease_ms, life.data)
