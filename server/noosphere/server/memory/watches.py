@@ -6,7 +6,6 @@ reaches back to it, it is told so. Decoded batches are shared between the watche
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import NamedTuple
@@ -21,23 +20,19 @@ from noosphere.consistency import (
 )
 
 from ..ports.runtime import Clock
-from ..ports.store import Compacted, LoggedBatch, NamespaceRef, NamespaceView
+from ..ports.store import Compacted, NamespaceRef, NamespaceView
 from .codec import decode_record
 from .core import Core, deleted, draining, located, state_of
 from .internal import before_first
-from .log import compacted, view_batch
+from .log import compacted
 from .signals import Following, HeadSignals
+from .tails import Page, Tail, Tails
 from .types import BatchView, Call, RecordView
 
 BOOKMARK_MS = 5_000
 BOOKMARK_AFTER_MOVE_MS = 20
 _SCAN_STEP = 256
 _SNAPSHOT_BYTES_MAX = 1024 * 1024
-_PAGE = 64
-"""Batches that a watcher reads ahead; one that does not take them holds on to no more, even past compaction."""
-
-_DECODED_MAX = 1_024
-_DECODED_BYTES_MAX = 16 * 1024 * 1024
 
 
 class WatchStart(NamedTuple):
@@ -83,14 +78,12 @@ class Watches:
         self._core = core
         self._signals = signals
         self._clock = clock
-        self._decoded: OrderedDict[tuple[bytes, int], tuple[BatchView, int]] = OrderedDict()
-        self._decoded_bytes = 0
+        self._tails = Tails(core, signals, clock)
         self.open_count = 0
 
     def forget_decoded(self) -> None:
-        """Forgets what was kept of decoded changes."""
-        self._decoded.clear()
-        self._decoded_bytes = 0
+        """Forgets what was kept of changes."""
+        self._tails.forget()
 
     async def watch(
         self, call: Call, namespace: str, collection: str, start: WatchStart
@@ -197,61 +190,49 @@ class Watches:
     async def _follow(
         self, call: Call, ref: NamespaceRef, collection: str, cursor: int, until: int | None = None
     ) -> AsyncGenerator[WatchMessage, None]:
-        store = self._core.store
         told, told_ms = cursor, self._clock.monotonic_ms()
-        async with Following(store) as following:
+        async with Following(self._core.store) as following:
             await following.to(ref)
-            while True:
-                # Registered before looking, so that a move in between is not slept through.
-                moved = self._signals.next_move(ref.storage_id)
-                try:
-                    result = await store.changes(ref, cursor, _PAGE)
-                except Refusal as refusal:
-                    raise located(refusal, ref.name, (await store.read(ref, ())).view.head) from None
-                if isinstance(result, Compacted):
-                    raise located(compacted(ref.name, cursor, result.floor), ref.name, result.head)
-                for batch in result.batches:
-                    cursor = batch.revision
-                    seen = self._view(ref, batch, collection)
-                    if seen.changes:
-                        yield WatchMessage(seen, ResumePoint(ref.storage_id, cursor), result.head)
-                        told, told_ms = cursor, self._clock.monotonic_ms()
+            with self._tails.join(ref) as tail:
+                while True:
+                    idle_ms = self._clock.monotonic_ms() - told_ms
+                    page = await self._page(tail, ref, cursor, until or 0, refresh=idle_ms >= BOOKMARK_MS)
+                    for batch in page.batches:
+                        cursor = batch.revision
+                        seen = batch.view(collection)
+                        if seen.changes:
+                            yield WatchMessage(seen, ResumePoint(ref.storage_id, cursor), page.head)
+                            told, told_ms = cursor, self._clock.monotonic_ms()
+                        if until is not None and cursor >= until:
+                            return
+                    # The log may lack revisions that carry no event (reaping); nothing is missing up to there.
+                    cursor = page.end
                     if until is not None and cursor >= until:
                         return
-                if result.more:
-                    continue
-                # The log may lack revisions that carry no event (reaping); nothing is missing up to the head.
-                cursor = max(cursor, result.head)
-                if until is not None and cursor >= until:
-                    return
-                if self._signals.draining:
-                    yield WatchMessage(Bookmark(True), ResumePoint(ref.storage_id, cursor), result.head)
-                    raise located(draining(), ref.name, result.head)
-                idle_ms = self._clock.monotonic_ms() - told_ms
-                due_ms = BOOKMARK_AFTER_MOVE_MS if cursor > told else BOOKMARK_MS
-                if idle_ms >= due_ms:
-                    if not self._core.renew(call):
-                        ended = Refusal(Reason.STALE_INCARNATION, f"{call.actor} has ended")
-                        raise located(ended, ref.name, result.head)
-                    yield WatchMessage(Bookmark(False), ResumePoint(ref.storage_id, cursor), result.head)
-                    told, told_ms = cursor, self._clock.monotonic_ms()
-                    continue
-                await self._clock.wait(moved, (due_ms - idle_ms) / 1000)
+                    if page.moved is None:
+                        continue
+                    if self._signals.draining:
+                        yield WatchMessage(Bookmark(True), ResumePoint(ref.storage_id, cursor), page.head)
+                        raise located(draining(), ref.name, page.head)
+                    idle_ms = self._clock.monotonic_ms() - told_ms
+                    due_ms = BOOKMARK_AFTER_MOVE_MS if cursor > told else BOOKMARK_MS
+                    if idle_ms >= due_ms:
+                        if not self._core.renew(call):
+                            ended = Refusal(Reason.STALE_INCARNATION, f"{call.actor} has ended")
+                            raise located(ended, ref.name, page.head)
+                        yield WatchMessage(Bookmark(False), ResumePoint(ref.storage_id, cursor), page.head)
+                        told, told_ms = cursor, self._clock.monotonic_ms()
+                        continue
+                    await self._clock.wait(page.moved, (due_ms - idle_ms) / 1000)
 
-    def _view(self, ref: NamespaceRef, batch: LoggedBatch, collection: str) -> BatchView:
-        name = (ref.storage_id, batch.revision)
-        found = self._decoded.get(name)
-        if found is None:
-            size = sum(len(change.data or b"") for change in batch.changes)
-            found = self._decoded[name] = view_batch(batch, lambda _key: True), size
-            self._decoded_bytes += size
-            while len(self._decoded) > _DECODED_MAX or self._decoded_bytes > _DECODED_BYTES_MAX:
-                _, (_, size) = self._decoded.popitem(last=False)
-                self._decoded_bytes -= size
-        whole = found[0]
-        if not collection:
-            return whole
-        return whole._replace(changes=tuple(c for c in whole.changes if c.key.startswith(collection)))
+    async def _page(self, tail: Tail, ref: NamespaceRef, cursor: int, at_least: int, *, refresh: bool) -> Page:
+        try:
+            page = await tail.after(cursor, at_least=at_least, refresh=refresh)
+        except Refusal as refusal:
+            raise located(refusal, ref.name, (await self._core.store.read(ref, ())).view.head) from None
+        if isinstance(page, Compacted):
+            raise located(compacted(ref.name, cursor, page.floor), ref.name, page.head)
+        return page
 
 
 def _without_delivered(message: WatchMessage, delivered: dict[str, int]) -> WatchMessage | None:
