@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -48,12 +49,12 @@ class Child:
         self._log = log
 
     @classmethod
-    async def start(cls, name: str, argv: list[str], logs: Path) -> Self:
-        """Starts ``python argv…``; its standard error goes to a file in ``logs``."""
+    async def start(cls, name: str, argv: list[str], logs: Path, environment: Mapping[str, str] | None = None) -> Self:
+        """Starts ``python argv…``, with more in its environment; its standard error goes to a file in ``logs``."""
         # Configuration of whoever runs the benchmark must not become the server's.
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("NOOSPHERE_", "GRPC_"))}
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("NOOSPHERE_", "GRPC_"))}
         # As the command line has it; workers that run services in process do not go through it.
-        environment["OPENBLAS_NUM_THREADS"] = "1"
+        inherited["OPENBLAS_NUM_THREADS"] = "1"
         log = logs / f"{name.replace(' ', '-')}.log"
         with log.open("ab") as stderr:
             started = time.monotonic()
@@ -61,7 +62,7 @@ class Child:
                 sys.executable,
                 *argv,
                 cwd=ROOT,
-                env=environment,
+                env={**inherited, **(environment or {})},
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=stderr,
@@ -126,9 +127,7 @@ class Child:
 
     def cpu_seconds(self) -> float:
         """Returns the CPU time of all its threads so far, user and system."""
-        # The command name may contain spaces and parentheses, so fields are counted from the last ")".
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+        return cpu_seconds_of(self.pid)
 
     def resident_bytes(self) -> int:
         """Returns its resident memory."""
@@ -172,17 +171,26 @@ class Child:
         return f"; its log ends with:\n{text}" if text else ""
 
 
-async def start_server(data: Path, logs: Path, name: str = "noosphere") -> Child:
-    """Starts the shipped server, as its users do, and waits until it listens."""
+def cpu_seconds_of(pid: int) -> float:
+    """Returns the CPU time of all threads of a process so far, user and system."""
+    # The command name may contain spaces and parentheses, so fields are counted from the last ")".
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+
+
+async def start_server(
+    data: Path, logs: Path, name: str = "noosphere", environment: Mapping[str, str] | None = None
+) -> Child:
+    """Starts the shipped server, as its users do, and waits until it listens; ``environment`` configures it."""
     words = ["serve", "--listen", "127.0.0.1:0", "--data", str(data), "--log-level", "warning"]
-    child = await Child.start(name, ["-m", "noosphere.server.cli", *words], logs)
+    child = await Child.start(name, ["-m", "noosphere.server.cli", *words], logs, environment)
     return await _listening(child, "noosphere serves on ")
 
 
-async def start_profiled(data: Path, logs: Path, mode: str) -> Child:
+async def start_profiled(data: Path, logs: Path, mode: str, environment: Mapping[str, str] | None = None) -> Child:
     """Starts the server under a profiler (``window``, ``start`` or ``memory``); see :mod:`tests.bench.profiled`."""
     words = ["--listen", "127.0.0.1:0", "--data", str(data), "--mode", mode]
-    child = await Child.start(f"profiled {mode}", ["-m", "tests.bench.profiled", *words], logs)
+    child = await Child.start(f"profiled {mode}", ["-m", "tests.bench.profiled", *words], logs, environment)
     return await _listening(child, "listening on ")
 
 
@@ -193,7 +201,7 @@ async def start_floor(replies: Path, logs: Path) -> Child:
 
 
 async def start_worker(role: str, logs: Path, name: str | None = None) -> Child:
-    """Starts a worker: ``load``, ``engine``, ``fast`` or ``threads``."""
+    """Starts a worker: ``load``, ``engine``, ``fast``, ``threads``, ``facts`` or ``contender``."""
     return await Child.start(name or role, ["-m", f"tests.bench.{role}"], logs)
 
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple
 
 from .children import START_SECONDS_MAX, Child, start_profiled, start_server, start_worker
+from .engines import BenchRedis
 from .profiling import Profile, window_profiles
 from .rows import Bench, Goal, Row
 from .stats import ratios, spread
@@ -28,6 +29,8 @@ class _Cached(NamedTuple):
 
 
 CALLS = {"coalesced_get": "get", "coalesced_put": "put"}
+ON_REDIS = {"redis_coalesced_get": "get", "redis_coalesced_put": "put"}
+_WORKS = {**CALLS, **ON_REDIS}
 CACHED = {
     "near_cache_raw": _Cached("raw", "Near cache, bytes", Goal(100, at_least=True)),
     "near_cache_record": _Cached("record", "Near cache, immutable record", Goal(100, at_least=True)),
@@ -35,6 +38,7 @@ CACHED = {
 }
 NAMES = (*CALLS, *CACHED)
 _CALLS_GOAL = Goal(8.0, at_least=True)
+_REDIS_GOAL = Goal(5.0, at_least=True)
 
 
 async def measure(bench: Bench, names: Sequence[str], profiled: bool) -> list[Row]:
@@ -42,26 +46,30 @@ async def measure(bench: Bench, names: Sequence[str], profiled: bool) -> list[Ro
     rows: list[Row] = []
     async with await start_worker("fast", bench.logs) as fast:
         if calls := [name for name in CALLS if name in names]:
-            rows += await _calls(bench, fast, calls)
+            rows += await measure_calls(bench, fast, calls)
         if cached := [name for name in CACHED if name in names]:
             rows += await _cached(bench, fast, cached)
         for row in rows:
             if row.goal is not None and (profiled or not row.met):
-                profile = _profile_calls if row.name in CALLS else _profile_cached
-                row.profiles += await profile(bench, fast, row)
+                if row.name in CALLS:
+                    row.profiles += await profile_calls(bench, fast, row)
+                else:
+                    row.profiles += await _profile_cached(bench, fast, row)
     return rows
 
 
-async def _calls(bench: Bench, fast: Child, names: Sequence[str]) -> list[Row]:
+async def measure_calls(bench: Bench, fast: Child, names: Sequence[str], redis: BenchRedis | None = None) -> list[Row]:
+    """Measures calls that share a stream beside unary ones, the working memory being on ``redis``."""
     plan = bench.plan
     rows = []
-    async with await start_server(bench.work / "fast-rows", bench.logs) as server:
+    where, environment = _place(redis)
+    async with await start_server(bench.work / f"fast-rows{where}", bench.logs, environment=environment) as server:
         for name in (COALESCED, UNARY):
             await fast.ask(
                 "open", name=name, address=server.address, callers=plan.fast_callers, coalesce=name == COALESCED
             )
         for row in names:
-            work = CALLS[row]
+            work = _WORKS[row]
             samples: dict[str, list[dict[str, Any]]] = {COALESCED: [], UNARY: []}
             for name in samples:
                 await fast.ask("run", name=name, work=work, calls=plan.warm_calls)
@@ -71,14 +79,20 @@ async def _calls(bench: Bench, fast: Child, names: Sequence[str]) -> list[Row]:
                     cpu = server.cpu_seconds()
                     sample = await fast.ask("run", name=name, work=work, calls=calls[name])
                     samples[name].append({**sample, "server_cpu_s": server.cpu_seconds() - cpu})
-            rows.append(_calls_row(row, work, plan.fast_callers, samples))
+            rows.append(_calls_row(row, work, plan.fast_callers, samples, redis))
         for name in (COALESCED, UNARY):
             await fast.ask("close", name=name)
         await server.stop()
     return rows
 
 
-def _calls_row(name: str, work: str, callers: int, samples: dict[str, list[dict[str, Any]]]) -> Row:
+def _place(redis: BenchRedis | None) -> tuple[str, dict[str, str]]:
+    return ("", {}) if redis is None else ("-redis", redis.environment)
+
+
+def _calls_row(
+    name: str, work: str, callers: int, samples: dict[str, list[dict[str, Any]]], redis: BenchRedis | None
+) -> Row:
     rates = {which: [s["calls"] / s["seconds"] for s in taken] for which, taken in samples.items()}
     figures: dict[str, float] = {"callers": callers}
     for which, taken in samples.items():
@@ -90,8 +104,9 @@ def _calls_row(name: str, work: str, callers: int, samples: dict[str, list[dict[
             f"{which}_p50_ms": spread([sample["p50_ms"] for sample in taken]).median,
             f"{which}_p99_ms": spread([sample["p99_ms"] for sample in taken]).median,
         }
-    what = f"{work.capitalize()}, coalesced / unary"
-    return Row(name, what, ratios(rates[COALESCED], rates[UNARY]), _CALLS_GOAL, figures, samples)
+    on, goal = ("", _CALLS_GOAL) if redis is None else (f" on Redis {redis.version}", _REDIS_GOAL)
+    what = f"{work.capitalize()}{on}, coalesced / unary"
+    return Row(name, what, ratios(rates[COALESCED], rates[UNARY]), goal, figures, samples)
 
 
 async def _cached(bench: Bench, fast: Child, names: Sequence[str]) -> list[Row]:
@@ -169,10 +184,11 @@ async def _redis() -> AsyncIterator[int | None]:
         await process.wait()
 
 
-async def _profile_calls(bench: Bench, fast: Child, row: Row) -> list[Profile]:
+async def profile_calls(bench: Bench, fast: Child, row: Row, redis: BenchRedis | None = None) -> list[Profile]:
     """Profiles both sides while calls are coalesced."""
-    plan, work = bench.plan, CALLS[row.name]
-    async with await start_profiled(bench.work / f"profile-{row.name}", bench.logs, "window") as server:
+    plan, work = bench.plan, _WORKS[row.name]
+    _, environment = _place(redis)
+    async with await start_profiled(bench.work / f"profile-{row.name}", bench.logs, "window", environment) as server:
         await fast.ask("open", name="profiled", address=server.address, callers=plan.fast_callers, coalesce=True)
         await fast.ask("run", name="profiled", work=work, calls=plan.warm_calls)
         server.signal(signal.SIGUSR1)
@@ -184,9 +200,10 @@ async def _profile_calls(bench: Bench, fast: Child, row: Row) -> list[Profile]:
         client = await fast.ask("profile_end")
         await fast.ask("close", name="profiled")
         await server.stop()
+    title = f"coalesced {work}{'' if redis is None else ' on Redis'}"
     return [
-        *window_profiles(f"Server during coalesced {work}", recorded, sample["calls"]),
-        *window_profiles(f"Client during coalesced {work}", client, mine["calls"]),
+        *window_profiles(f"Server during {title}", recorded, sample["calls"]),
+        *window_profiles(f"Client during {title}", client, mine["calls"]),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Rows against the floor: unary Get and Put at the stub's level and through our client."""
+"""Rows against the floor: unary Get and Put at the stub's level and through our client, embedded and on Redis."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .children import START_SECONDS_MAX, BenchError, Child, start_floor, start_profiled, start_server
+from .engines import BenchRedis
 from .profiling import Profile, window_profiles
 from .rows import Bench, Goal, Row
 from .stats import ratios, spread
@@ -27,19 +28,25 @@ KINDS = {
     "client_get_floor": _Kind("client_get", "Get through `noosphere.client`", None),
     "client_put_floor": _Kind("client_put", "Put through `noosphere.client`", None),
 }
+ON_REDIS = {
+    "redis_get_floor": _Kind("get", "Get on Redis", Goal(0.60, at_least=True)),
+    "redis_put_floor": _Kind("put", "Put on Redis", Goal(0.45, at_least=True)),
+}
+_ALL = {**KINDS, **ON_REDIS}
 
 
-async def measure(bench: Bench, names: Sequence[str]) -> list[Row]:
-    """Measures the rows named, in alternating pairs of samples."""
+async def measure(bench: Bench, names: Sequence[str], redis: BenchRedis | None = None) -> list[Row]:
+    """Measures the rows named, in alternating pairs of samples; ours has its working memory on ``redis``."""
     load, callers = bench.load, bench.plan.callers
-    async with await start_server(bench.work / "floor-rows", bench.logs) as ours:
+    data, environment = bench.work / f"floor-rows{_suffix(redis)}", _environment(redis)
+    async with await start_server(data, bench.logs, environment=environment) as ours:
         await load.ask("attach", target=OURS, address=ours.address, callers=callers)
         replies = (await load.ask("record", target=OURS))["replies"]
         file = bench.work / "replies.json"
         file.write_text(json.dumps(replies))
         async with await start_floor(file, bench.logs) as floor:
             await load.ask("attach", target=FLOOR, address=floor.address, callers=callers, canned=replies)
-            rows = [await _measure(bench, name, {OURS: ours, FLOOR: floor}) for name in names]
+            rows = [await _measure(bench, name, {OURS: ours, FLOOR: floor}, redis) for name in names]
             await load.ask("detach", target=FLOOR)
             await load.ask("detach", target=OURS)
             await floor.stop()
@@ -47,8 +54,16 @@ async def measure(bench: Bench, names: Sequence[str]) -> list[Row]:
     return rows
 
 
-async def _measure(bench: Bench, name: str, servers: dict[str, Child]) -> Row:
-    plan, kind = bench.plan, KINDS[name]
+def _suffix(redis: BenchRedis | None) -> str:
+    return "" if redis is None else "-redis"
+
+
+def _environment(redis: BenchRedis | None) -> dict[str, str]:
+    return {} if redis is None else redis.environment
+
+
+async def _measure(bench: Bench, name: str, servers: dict[str, Child], redis: BenchRedis | None) -> Row:
+    plan, kind = bench.plan, _ALL[name]
     client = kind.work.startswith("client_")
     pairs = plan.client_pairs if client else plan.pairs
     calls = plan.get_calls if kind.work.endswith("get") else plan.put_calls
@@ -58,17 +73,21 @@ async def _measure(bench: Bench, name: str, servers: dict[str, Child]) -> Row:
     for pair in range(pairs):
         # Whoever comes second finds another machine than whoever comes first, so they take turns.
         for target in (OURS, FLOOR) if pair % 2 == 0 else (FLOOR, OURS):
-            samples[target].append(await _sample(bench, kind.work, calls, target, servers[target]))
+            samples[target].append(await _sample(bench, kind.work, calls, target, servers[target], redis))
     await bench.load.ask("verify", target=OURS)
-    return _row(name, kind, samples)
+    row = _row(name, kind, samples)
+    return row if redis is None else _with_redis(row, samples[OURS], redis)
 
 
-async def _sample(bench: Bench, work: str, calls: int, target: str, server: Child) -> dict[str, Any]:
+async def _sample(
+    bench: Bench, work: str, calls: int, target: str, server: Child, redis: BenchRedis | None
+) -> dict[str, Any]:
     ours, writes = target == OURS, work.endswith("put")
     before = await bench.load.ask("stats", target=target) if ours else {}
-    cpu = server.cpu_seconds()
+    cpu, redis_cpu = server.cpu_seconds(), _cpu_of(redis)
     sample = await bench.load.ask("run", target=target, work=work, calls=calls, callers=bench.plan.callers)
     sample["server_cpu_s"] = server.cpu_seconds() - cpu
+    sample["redis_cpu_s"] = _cpu_of(redis) - redis_cpu
     sample["syncs"] = 0
     if ours:
         after = await bench.load.ask("stats", target=target)
@@ -76,9 +95,22 @@ async def _sample(bench: Bench, work: str, calls: int, target: str, server: Chil
         commits = after["commits"] - before["commits"]
         if writes and (commits != sample["calls"] or not 0 < sample["syncs"] <= commits):
             raise BenchError(f"{sample['calls']} Puts made {commits} commits and {sample['syncs']} syncs")
-        if after["durability"] != "fsync":
+        if after["engine"] != ("embedded" if redis is None else "redis"):
+            raise BenchError(f"the server's working memory is on another engine: {after['engine']}")
+        if redis is None and after["durability"] != "fsync":
             raise BenchError(f"the server's durability is {after['durability']}, so its Puts are not on disk")
     return sample
+
+
+def _cpu_of(redis: BenchRedis | None) -> float:
+    return 0.0 if redis is None else redis.cpu_seconds()
+
+
+def _with_redis(row: Row, ours: list[dict[str, Any]], redis: BenchRedis) -> Row:
+    row.what = f"{row.what} {redis.version}"
+    calls = sum(sample["calls"] for sample in ours)
+    row.figures = {**row.figures, "redis_cpu_us": sum(sample["redis_cpu_s"] for sample in ours) / calls * 1e6}
+    return row
 
 
 def _row(name: str, kind: _Kind, samples: dict[str, list[dict[str, Any]]]) -> Row:
@@ -111,11 +143,12 @@ def _row(name: str, kind: _Kind, samples: dict[str, list[dict[str, Any]]]) -> Ro
     return Row(name, kind.what, value, kind.goal, figures, samples)
 
 
-async def profile(bench: Bench, name: str) -> list[Profile]:
+async def profile(bench: Bench, name: str, redis: BenchRedis | None = None) -> list[Profile]:
     """Profiles our server's side of a row, at the stub's level."""
-    plan, kind = bench.plan, KINDS[name]
+    plan, kind = bench.plan, _ALL[name]
     work = kind.work.removeprefix("client_")
-    async with await start_profiled(bench.work / f"profile-{work}", bench.logs, "window") as server:
+    data, environment = bench.work / f"profile-{work}{_suffix(redis)}", _environment(redis)
+    async with await start_profiled(data, bench.logs, "window", environment) as server:
         await bench.load.ask("attach", target="profiled", address=server.address, callers=plan.callers)
         await bench.load.ask("run", target="profiled", work=work, calls=plan.warm_calls, callers=plan.callers)
         server.signal(signal.SIGUSR1)

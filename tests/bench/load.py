@@ -143,6 +143,7 @@ class Load:
             "records": found.record_count,
             "journal_bytes": found.journal_bytes,
             "durability": info.durability,
+            "engine": info.engine,
         }
 
     async def populate(self, target: str, records: int) -> dict[str, Any]:

@@ -53,6 +53,11 @@ class Plan:
         fact_embedded: the same where each is embedded.
         fact_submits: candidates submitted, and Puts, in one of them.
         fact_backlog: candidates that wait while contexts are assembled.
+        script_samples: batches of commits whose time inside Redis is asked for.
+        script_commits: commits in one of them.
+        cas_processes: processes that change one hot key.
+        cas_pairs: pairs of spans, ours and redis-py's.
+        cas_seconds: length of one span.
     """
 
     name: str
@@ -95,6 +100,11 @@ class Plan:
     fact_embedded: int
     fact_submits: int
     fact_backlog: int
+    script_samples: int
+    script_commits: int
+    cas_processes: int
+    cas_pairs: int
+    cas_seconds: float
 
 
 FULL = Plan(
@@ -138,6 +148,11 @@ FULL = Plan(
     fact_embedded=300,
     fact_submits=100,
     fact_backlog=100_000,
+    script_samples=9,
+    script_commits=1_000,
+    cas_processes=16,
+    cas_pairs=5,
+    cas_seconds=3.0,
 )
 
 QUICK = Plan(
@@ -181,6 +196,11 @@ QUICK = Plan(
     fact_embedded=60,
     fact_submits=40,
     fact_backlog=5_000,
+    script_samples=3,
+    script_commits=300,
+    cas_processes=16,
+    cas_pairs=2,
+    cas_seconds=1.0,
 )
 
 SMOKE = Plan(
@@ -224,6 +244,11 @@ SMOKE = Plan(
     fact_embedded=6,
     fact_submits=5,
     fact_backlog=200,
+    script_samples=1,
+    script_commits=50,
+    cas_processes=3,
+    cas_pairs=1,
+    cas_seconds=0.3,
 )
 
 PLANS = {plan.name: plan for plan in (FULL, QUICK, SMOKE)}

@@ -31,7 +31,7 @@ def _serve(listen: str, data: Path, window: Window | None) -> int:
     import uvloop
 
     from noosphere.server.app import serve
-    from noosphere.server.config import Settings
+    from noosphere.server.config import load
     from noosphere.server.logs import configure_logging
 
     recorder: Recorder = Memory() if window is None else window
@@ -40,7 +40,7 @@ def _serve(listen: str, data: Path, window: Window | None) -> int:
         on_signals(recorder)
         return await serve(settings, ready=lambda address: print(f"listening on {address}", flush=True))
 
-    settings = Settings(listen=listen, data=data)
+    settings = load(flags={"listen": listen, "data": data}).settings
     configure_logging("warning", "console")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(run())

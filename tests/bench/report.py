@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from .machine import Machine
 from .plan import VALUE_BYTES, Plan
 from .profiling import Profile
-from .rows import Row
+from .rows import Row, Unmeasured
 
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
@@ -51,11 +51,39 @@ def _goal(form: str) -> Cell:
     return cell
 
 
+def _optional(name: str, form: str) -> Cell:
+    return lambda row: form.format(row.figures[name]) if name in row.figures else "none"
+
+
 def _pair(first: str, second: str, form: str) -> Cell:
     return lambda row: f"{form.format(row.figures[first])} / {form.format(row.figures[second])}"
 
 
 _WHAT: tuple[str, Cell] = ("what", lambda row: row.what)
+_FLOOR_COLUMNS: tuple[tuple[str, Cell], ...] = (
+    _WHAT,
+    ("ratio (IQR)", _value("{:.2f}")),
+    ("goal", _goal("{:.2f}")),
+    ("calls/s", _pair("ours_rate", "floor_rate", "{:,.0f}")),
+    ("server CPU µs/call", _pair("ours_cpu_us", "floor_cpu_us", "{:.0f}")),
+    ("server busy", _pair("ours_busy", "floor_busy", "{:.0%}")),
+    ("p50 ms", _pair("ours_p50_ms", "floor_p50_ms", "{:.2f}")),
+    ("p99 ms", _pair("ours_p99_ms", "floor_p99_ms", "{:.2f}")),
+    ("generator CPU µs/call", _pair("ours_generator_us", "floor_generator_us", "{:.0f}")),
+    ("pairs of calls", lambda row: f"{row.value.count} of {row.figures['calls']:,.0f}"),
+)
+_STREAM_COLUMNS: tuple[tuple[str, Cell], ...] = (
+    _WHAT,
+    ("ratio (IQR)", _value("{:.2f}")),
+    ("goal", _goal("{:.0f}")),
+    ("callers", _figure("callers", "{:.0f}")),
+    ("calls/s", _pair("coalesced_rate", "unary_rate", "{:,.0f}")),
+    ("server CPU µs/call", _pair("coalesced_server_us", "unary_server_us", "{:.0f}")),
+    ("client CPU µs/call", _pair("coalesced_cpu_us", "unary_cpu_us", "{:.0f}")),
+    ("p50 ms", _pair("coalesced_p50_ms", "unary_p50_ms", "{:.2f}")),
+    ("p99 ms", _pair("coalesced_p99_ms", "unary_p99_ms", "{:.2f}")),
+    ("pairs", lambda row: f"{row.value.count}"),
+)
 
 _TABLES = (
     _Table(
@@ -64,16 +92,7 @@ _TABLES = (
         "busy is its CPU time over wall time.",
         ("get_floor", "put_floor", "client_get_floor", "client_put_floor"),
         (
-            _WHAT,
-            ("ratio (IQR)", _value("{:.2f}")),
-            ("goal", _goal("{:.2f}")),
-            ("calls/s", _pair("ours_rate", "floor_rate", "{:,.0f}")),
-            ("server CPU µs/call", _pair("ours_cpu_us", "floor_cpu_us", "{:.0f}")),
-            ("server busy", _pair("ours_busy", "floor_busy", "{:.0%}")),
-            ("p50 ms", _pair("ours_p50_ms", "floor_p50_ms", "{:.2f}")),
-            ("p99 ms", _pair("ours_p99_ms", "floor_p99_ms", "{:.2f}")),
-            ("generator CPU µs/call", _pair("ours_generator_us", "floor_generator_us", "{:.0f}")),
-            ("pairs of calls", lambda row: f"{row.value.count} of {row.figures['calls']:,.0f}"),
+            *_FLOOR_COLUMNS,
             ("fsyncs for calls", lambda row: f"{row.figures['syncs']:,.0f} / {row.figures['calls_total']:,.0f}"),
         ),
     ),
@@ -82,17 +101,63 @@ _TABLES = (
         "Coalesced / unary: the same callers in one process, through `noosphere.client`, against one server. The ratio "
         "is of calls per second, over pairs of samples.",
         ("coalesced_get", "coalesced_put"),
+        _STREAM_COLUMNS,
+    ),
+    _Table(
+        "Calls on Redis against the floor",
+        "As against the floor above, with the working memory on Redis, which syncs its log once a second (`appendfsync "
+        "everysec`): a Put is acknowledged when Redis has it. One replica of our server, one Redis and the generator "
+        "share the machine's cores.",
+        ("redis_get_floor", "redis_put_floor"),
+        (
+            *_FLOOR_COLUMNS,
+            ("Redis CPU µs/call", _figure("redis_cpu_us", "{:.0f}")),
+        ),
+    ),
+    _Table(
+        "Calls on Redis that share a stream",
+        "As above, with the working memory on Redis.",
+        ("redis_coalesced_get", "redis_coalesced_put"),
+        _STREAM_COLUMNS,
+    ),
+    _Table(
+        "Commits inside Redis",
+        "The whole script of a commit, by Redis's own counters: looks up a numbered request and remembers it, checks "
+        "the revision of what is replaced, writes a record of 1,024 bytes below two folders (three collections move), "
+        "logs it and tells one subscriber. The value is the mean of a batch.",
+        ("redis_commit_script",),
+        (
+            _WHAT,
+            ("µs (IQR)", _value("{:.1f}")),
+            ("goal", _goal("{:.0f}")),
+            ("p50 µs", _figure("p50", "{:.0f}")),
+            ("p99 µs", _figure("p99", "{:.0f}")),
+            ("batches of commits", lambda row: f"{row.value.count} of {row.figures['calls']:,.0f}"),
+        ),
+    ),
+    _Table(
+        "One hot key",
+        "Ours / redis-py: as many processes as stated each read a number and write the next in its place, again and "
+        "again. Theirs: `WATCH`, `GET`, `MULTI`, `SET`, `EXEC` with the sync client, straight at the Redis on which "
+        "ours have their working memory. Ours, through one server: `Key.update`, which reserves the key after two "
+        "refusals, with values of 256 bytes as theirs; or `Key.increment`, which needs no reading. What is counted at "
+        "the end must be what was acknowledged.",
+        ("redis_hot_key",),
         (
             _WHAT,
             ("ratio (IQR)", _value("{:.2f}")),
             ("goal", _goal("{:.0f}")),
-            ("callers", _figure("callers", "{:.0f}")),
-            ("calls/s", _pair("coalesced_rate", "unary_rate", "{:,.0f}")),
-            ("server CPU µs/call", _pair("coalesced_server_us", "unary_server_us", "{:.0f}")),
-            ("client CPU µs/call", _pair("coalesced_cpu_us", "unary_cpu_us", "{:.0f}")),
-            ("p50 ms", _pair("coalesced_p50_ms", "unary_p50_ms", "{:.2f}")),
-            ("p99 ms", _pair("coalesced_p99_ms", "unary_p99_ms", "{:.2f}")),
-            ("pairs", lambda row: f"{row.value.count}"),
+            ("processes", _figure("processes", "{:.0f}")),
+            ("changes/s", _pair("ours_rate", "theirs_rate", "{:,.0f}")),
+            ("attempts for a change", _pair("ours_attempts", "theirs_attempts", "{:.2f}")),
+            ("p50 ms", _pair("ours_p50_ms", "theirs_p50_ms", "{:.1f}")),
+            ("p99 ms of the slowest", _pair("ours_p99_ms", "theirs_p99_ms", "{:.1f}")),
+            ("fewest / most changes of one, ours", _pair("ours_fewest", "ours_most", "{:.0f}")),
+            ("fewest / most of one, theirs", _pair("theirs_fewest", "theirs_most", "{:.0f}")),
+            ("CPU µs a change: processes", _pair("ours_cpu_us", "theirs_cpu_us", "{:.0f}")),
+            ("server", _figure("ours_server_us", "{:.0f}")),
+            ("Redis", _pair("ours_redis_us", "theirs_redis_us", "{:.0f}")),
+            ("pairs of spans", lambda row: f"{row.value.count}"),
         ),
     ),
     _Table(
@@ -122,10 +187,7 @@ _TABLES = (
             ("value (IQR)", _value("{:,.0f}")),
             ("goal", _goal("{:.0f}")),
             ("ns/read", _figure("ns", "{:,.0f}")),
-            (
-                "redis-py GET/s",
-                lambda row: f"{row.figures['redis_rate']:,.0f}" if "redis_rate" in row.figures else "none",
-            ),
+            ("redis-py GET/s", _optional("redis_rate", "{:,.0f}")),
             ("writes/s", _figure("writes_per_s", "{:.0f}")),
             ("greatest staleness ms", _figure("stale_ms_max", "{:.1f}")),
             ("samples", lambda row: f"{row.value.count}"),
@@ -277,14 +339,14 @@ _TABLES = (
 ROW_NAMES = tuple(name for table in _TABLES for name in table.rows)
 
 
-def markdown(machine: Machine, plan: Plan, rows: Sequence[Row], seconds: float) -> str:
+def markdown(machine: Machine, plan: Plan, rows: Sequence[Row | Unmeasured], seconds: float) -> str:
     """Returns the report."""
     named = {row.name: row for row in rows}
     parts = [_heading(machine, plan, seconds)]
     for table in _TABLES:
         if found := [named[name] for name in table.rows if name in named]:
             parts.append(f"### {table.title}\n\n{table.note}\n\n{_table(table.columns, found)}")
-    profiles = [(row, profile) for row in rows for profile in row.profiles]
+    profiles = [(row, profile) for row in rows if isinstance(row, Row) for profile in row.profiles]
     if profiles:
         parts.append("### Where it goes")
         last = ""
@@ -313,8 +375,14 @@ def _heading(machine: Machine, plan: Plan, seconds: float) -> str:
     return f"| | |\n| --- | --- |\n{table}{warning}"
 
 
-def _table(columns: Sequence[tuple[str, Cell]], rows: Iterable[Row]) -> str:
-    return _grid([name for name, _ in columns], [[cell(row) for _, cell in columns] for row in rows])
+def _table(columns: Sequence[tuple[str, Cell]], rows: Iterable[Row | Unmeasured]) -> str:
+    return _grid([name for name, _ in columns], [_cells(columns, row) for row in rows])
+
+
+def _cells(columns: Sequence[tuple[str, Cell]], row: Row | Unmeasured) -> list[str]:
+    if isinstance(row, Row):
+        return [cell(row) for _, cell in columns]
+    return [row.what, f"not measured: {row.why}", *[""] * (len(columns) - 2)]
 
 
 def _profile(profile: Profile) -> str:
@@ -340,7 +408,7 @@ def write_page(page: Path, report: str) -> None:
     page.write_text(f"{before}{BEGIN}\n{report}{END}{after}")
 
 
-def as_json(machine: Machine, plan: Plan, rows: Sequence[Row], seconds: float) -> str:
+def as_json(machine: Machine, plan: Plan, rows: Sequence[Row | Unmeasured], seconds: float) -> str:
     """Returns everything that was measured."""
     document: dict[str, Any] = {
         "machine": machine.as_json(),

@@ -58,6 +58,25 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Unmeasured:
+    """A row that this machine cannot fill.
+
+    Attributes:
+        name: stable, for programs.
+        what: for people.
+        why: what is missing.
+    """
+
+    name: str
+    what: str
+    why: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns everything, by name."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
 class Bench:
     """What every part of a run needs.
 

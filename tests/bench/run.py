@@ -8,13 +8,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import engine_rows, fact_rows, fast_rows, floor_rows, server_rows, session_rows, sync_rows
+from . import engine_rows, fact_rows, fast_rows, floor_rows, redis_rows, server_rows, session_rows, sync_rows
 from .children import start_worker
 from .plan import Plan
-from .rows import Bench, Row
+from .rows import Bench, Row, Unmeasured
 
 
-async def run(plan: Plan, parent: Path, names: Sequence[str], profiled: bool) -> list[Row]:
+async def run(plan: Plan, parent: Path, names: Sequence[str], profiled: bool) -> list[Row | Unmeasured]:
     """Measures the rows named.
 
     Args:
@@ -34,18 +34,21 @@ async def run(plan: Plan, parent: Path, names: Sequence[str], profiled: bool) ->
         shutil.rmtree(work, ignore_errors=True)
 
 
-async def _rows(bench: Bench, names: Sequence[str], profiled: bool) -> list[Row]:
-    rows: list[Row] = []
+async def _rows(bench: Bench, names: Sequence[str], profiled: bool) -> list[Row | Unmeasured]:
+    rows: list[Row | Unmeasured] = []
     if found := [name for name in floor_rows.KINDS if name in names]:
         _say(f"against the floor: {', '.join(found)}")
-        rows += await floor_rows.measure(bench, found)
-        for row in rows:
+        for row in await floor_rows.measure(bench, found):
             if row.goal is not None and (profiled or not row.met):
                 _say(f"profile of {row.name}")
                 row.profiles += await floor_rows.profile(bench, row.name)
+            rows.append(row)
     if fast := [name for name in fast_rows.NAMES if name in names]:
         _say(f"through one client: {', '.join(fast)}")
         rows += await fast_rows.measure(bench, fast, profiled)
+    if on_redis := [name for name in redis_rows.NAMES if name in names]:
+        _say(f"on Redis: {', '.join(on_redis)}")
+        rows += await redis_rows.measure(bench, on_redis, profiled)
     if threads := [name for name in sync_rows.KINDS if name in names]:
         _say(f"from a thread: {', '.join(threads)}")
         rows += await sync_rows.measure(bench, threads, profiled)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from typing import Any
 
 import grpc
 import pytest
+from tests.bench import fast_rows, redis_rows
 from tests.bench.children import ROOT
 from tests.bench.commands import WrongAnswer
 from tests.bench.floor import Floor
@@ -22,6 +24,7 @@ from tests.bench.replies import Replies
 from tests.bench.report import BEGIN, END, ROW_NAMES, NoMarkers, write_page
 from tests.bench.stats import Spread, percentile, ratios, spread
 from tests.bench.workloads import KEYS_PER_CALLER, Caller, key_of, value_of
+from tests.support.redis import needs_redis
 
 from noosphere.v1 import memory_service_pb2 as pb
 from noosphere.v1 import types_pb2
@@ -38,39 +41,69 @@ def disk(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.campaign
-async def test_a_run_fills_every_row_and_writes_them_into_the_page(disk: Path) -> None:
-    page = disk / "page.md"
-    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    words = ["--plan", SMOKE.name, "--profile", "--out", str(disk / "out"), "--write", str(page)]
+async def _run(out: Path, *words: str, **environment: str) -> tuple[str, dict[str, Any]]:
+    """Runs a benchmark in short; returns its report, and its rows by name."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        "-m",
-        "tests.bench",
-        *words,
+        *("-m", "tests.bench", "--plan", SMOKE.name, "--profile", "--out", str(out), *words),
         cwd=ROOT,
+        env={**os.environ, **environment},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    out, err = await process.communicate()
+    told, err = await process.communicate()
     assert process.returncode == 0, err.decode()
-    document = json.loads((disk / "out" / "benchmarks.json").read_text())
-    rows = {row["name"]: row for row in document["rows"]}
-    assert sorted(rows) == sorted(ROW_NAMES)
+    document = json.loads((out / "benchmarks.json").read_text())
+    return told.decode().strip(), {row["name"]: row for row in document["rows"]}
+
+
+def _check_measured(rows: dict[str, Any]) -> None:
     for name, row in rows.items():
         assert row["value"]["median"] > 0, name
         assert all(math.isfinite(number) for number in _numbers(row)), name
-        assert bool(row["profiles"]) == (row["goal"] is not None), name
+        assert bool(row["profiles"]) == (row["goal"] is not None and name not in redis_rows.UNPROFILED), name
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(600)
+async def test_a_run_fills_every_row_and_writes_them_into_the_page(disk: Path) -> None:
+    page = disk / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    # No program is found there, so that what needs an engine has to say so.
+    report, rows = await _run(disk / "out", "--write", str(page), PATH=str(disk / "nothing"))
+    assert sorted(rows) == sorted(ROW_NAMES)
+    assert page.read_text() == f"before\n{BEGIN}\n{report}\n{END}\nafter\n"
+    for row in rows.values():
+        assert f"| {row['what']} |" in report
+    for name in redis_rows.NAMES:
+        row = rows.pop(name)
+        assert row["why"].startswith("no redis-server is installed")
+        assert f"| {row['what']} | not measured: {row['why']} |" in report
+    _check_measured(rows)
     for name in ("get_floor", "put_floor"):
         samples = rows[name]["samples"]
         assert [len(samples[target]) for target in ("noosphere", "floor")] == [SMOKE.pairs] * 2
     calls = SMOKE.callers * SMOKE.put_calls * SMOKE.pairs
     assert rows["put_floor"]["figures"]["calls_total"] == calls
     assert 0 < rows["put_floor"]["figures"]["syncs"] <= calls
-    report = out.decode().strip()
-    assert page.read_text() == f"before\n{BEGIN}\n{report}\n{END}\nafter\n"
-    for row in rows.values():
-        assert f"| {row['what']} |" in report
+
+
+@needs_redis
+@pytest.mark.timeout(600)
+async def test_what_needs_redis_is_measured_where_there_is_one(disk: Path) -> None:
+    names = (*redis_rows.NAMES, *fast_rows.CACHED)
+    _, rows = await _run(disk / "out", "--only", ",".join(names))
+    assert sorted(rows) == sorted(names)
+    _check_measured(rows)
+    for name in redis_rows.NAMES:
+        assert rows[name]["goal"] is not None
+    server = [name for name in redis_rows.NAMES if name not in redis_rows.UNPROFILED]
+    for name in server:
+        # The server that was profiled was on Redis too.
+        cells = [cell for profile in rows[name]["profiles"] for line in profile["rows"] for cell in line]
+        assert any("storage/redis/" in cell for cell in cells), name
+    found = rows["redis_hot_key"]["samples"]
+    assert [len(taken) for taken in found.values()] == [SMOKE.cas_pairs] * 2
 
 
 def _numbers(value: Any) -> Iterator[float]:
