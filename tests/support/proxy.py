@@ -12,7 +12,7 @@ import socket
 import struct
 import threading
 from collections import Counter
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -72,11 +72,15 @@ class Proxy:
         counts: how often each fault has happened: pieces delayed, thrown away, held up or sent twice, connections cut.
     """
 
-    def __init__(self, target: str, listen: str) -> None:
+    def __init__(self, target: str, listen: str, enter: Callable[[], None]) -> None:
         host, _, port = target.rpartition(":")
         self._target = host, int(port)
-        self._listen = listen
-        self.address = ""
+        host, _, port = listen.rpartition(":")
+        # Made here: connections that it accepts are of this thread's network, those that are opened of the other's.
+        self._socket = socket.create_server((host, int(port)))
+        self._enter = enter
+        host, number = self._socket.getsockname()[:2]
+        self.address = f"{host}:{number}"
         self.counts: Counter[Fault] = Counter()
         self._fault: Fault | None = None
         self._begun = Fault.CUT
@@ -89,7 +93,7 @@ class Proxy:
         self._serving: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
 
     def begin(self, fault: Fault, *, seconds: float = 0.1, longer_than: int = 64, times: int | None = None) -> None:
         """Begins a fault, in place of the one that is on. Returns when it is on.
@@ -143,15 +147,16 @@ class Proxy:
             self._thread.join(_STEERING_SECONDS_MAX)
             self._loop.close()
 
+    def _run(self) -> None:
+        self._enter()
+        self._loop.run_forever()
+
     def _steer(self, doing: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(doing, self._loop).result(_STEERING_SECONDS_MAX)
 
     async def _open(self) -> None:
         self._moving.set()
-        host, _, port = self._listen.rpartition(":")
-        self._server = await asyncio.start_server(self._serve, host, int(port))
-        host, port = self._server.sockets[0].getsockname()[:2]
-        self.address = f"{host}:{port}"
+        self._server = await asyncio.start_server(self._serve, sock=self._socket)
 
     async def _close(self) -> None:
         assert self._server is not None
@@ -193,8 +198,9 @@ class Proxy:
         pair = _Pair(writer)
         self._pairs.add(pair)
         try:
-            await self._connect(reader, writer, pair)
-        except* (ConnectionError, EOFError, OSError):
+            await self._end_to_end(reader, writer, pair)
+        except asyncio.CancelledError:
+            # By `close` only; asyncio would report a connection that was not served to its end.
             pass
         finally:
             self._pairs.discard(pair)
@@ -203,6 +209,12 @@ class Proxy:
                 with contextlib.suppress(OSError):
                     await end.wait_closed()
             self._serving.discard(task)
+
+    async def _end_to_end(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pair: _Pair) -> None:
+        try:
+            await self._connect(reader, writer, pair)
+        except* (ConnectionError, EOFError, OSError):
+            pass
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pair: _Pair) -> None:
         if self._fault is Fault.CUT:
@@ -292,14 +304,15 @@ async def _ignore(reader: asyncio.StreamReader) -> None:
 
 
 @contextlib.contextmanager
-def proxied(target: str, listen: str = "127.0.0.1:0") -> Iterator[Proxy]:
+def proxied(target: str, listen: str = "127.0.0.1:0", enter: Callable[[], None] = lambda: None) -> Iterator[Proxy]:
     """Runs a proxy in front of a server for the length of the block.
 
     Args:
         target: the server, ``host:port``.
         listen: where clients will connect; port 0: a free one.
+        enter: called in the proxy's thread before it connects to anybody, to move it to another network.
     """
-    proxy = Proxy(target, listen)
+    proxy = Proxy(target, listen, enter)
     proxy.start()
     try:
         yield proxy
