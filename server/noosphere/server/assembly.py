@@ -120,7 +120,7 @@ async def open_services(
             metrics=metrics,
             learner=Learner(scribe),
         )
-        learns = drivers.has_facts and settings.extract_after == "turn"
+        learns = settings.extract_after == "turn"
 
         async def learn(session_id: str, turn: int, *, agent: str, owner: str) -> None:
             await facts.extractions.after_turn(session_id, turn, agent=agent, owner=owner)
@@ -155,9 +155,7 @@ async def open_services(
         sources.heed(ContextsShown(contexts.book))
         drain = OutboxDrain(scribe, sources, facts.intake, clock=clock, interval_ms=interval_ms)
         draining = asyncio.create_task(drain.run(), name="noosphere-outboxes")
-        tasks = (*memory.start(), *sessions.start(), *contexts.start(), draining)
-        if drivers.has_facts:
-            tasks = (*tasks, *facts.start())
+        tasks = (*memory.start(), *sessions.start(), *contexts.start(), *facts.start(), draining)
         supervise(tasks, on_fatal)
         stack.push_async_callback(_cancel, tasks)
         # Manifests that wait are written as long as the drivers are open.

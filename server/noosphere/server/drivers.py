@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import NamedTuple
 
 import structlog
 
-from noosphere.consistency import Reason, Refusal
+from noosphere.consistency import Refusal
 from noosphere.consistency.limits import AGENT_LEASE_MS
 
 from .addresses import split_list
@@ -25,9 +25,13 @@ from .ports.runtime import Clock
 from .ports.store import WorkingStore
 from .storage.embedded import DataFolder, DataFolderError, EmbeddedCoordinator, EmbeddedStore, Journal
 from .storage.etcd import EtcdCoordinator, UnfitEtcd
-from .storage.facts import NO_MODEL, EmbeddedFactQueue, EmbeddedFactStore
+from .storage.facts import NO_MODEL, AwayFactStore, EmbeddedFactQueue, EmbeddedFactStore
 
 log = structlog.get_logger(__name__)
+
+NO_FACTS = (
+    "this server has no fact store: replicas (etcd_endpoints) share none yet; candidates are taken, and wait for one"
+)
 
 
 class StartupError(Exception):
@@ -40,7 +44,7 @@ class Lasting(NamedTuple):
     Attributes:
         coordinator: incarnations, epochs, rules, locks, presence.
         fact_store: words of facts; None if there is nowhere to keep them.
-        fact_queue: work for the fact pipeline; None if there is nowhere to keep it.
+        fact_queue: work for the fact pipeline; None if it fails over together with the working store.
         embedder: makes the vectors of the fact store; None finds facts by words alone.
     """
 
@@ -59,7 +63,6 @@ class Drivers(NamedTuple):
         fact_store: words of facts.
         fact_queue: work for the fact pipeline.
         embedder: makes the vectors of the fact store; None finds facts by words alone.
-        has_facts: whether there is a fact store; without one every call of it is refused.
     """
 
     coordinator: Coordinator
@@ -67,7 +70,6 @@ class Drivers(NamedTuple):
     fact_store: FactStore
     fact_queue: FactQueue
     embedder: Embedder | None
-    has_facts: bool
 
 
 def is_replica(settings: Settings) -> bool:
@@ -117,10 +119,12 @@ async def open_lasting(
                 on_fatal=on_fatal,
             )
             stack.push_async_callback(fact_store.close)
-            fact_queue = await EmbeddedFactQueue.open(
-                settings.data, clock=clock, durability=settings.durability, on_fatal=on_fatal
-            )
-            stack.push_async_callback(fact_queue.close)
+            fact_queue: EmbeddedFactQueue | None = None
+            if not settings.redis_urls.get_secret_value():
+                fact_queue = await EmbeddedFactQueue.open(
+                    settings.data, clock=clock, durability=settings.durability, on_fatal=on_fatal
+                )
+                stack.push_async_callback(fact_queue.close)
         except DataFolderError as error:
             raise StartupError(str(error)) from error
         yield Lasting(embedded, fact_store, fact_queue, await _fitting(models, fact_store))
@@ -165,15 +169,13 @@ async def open_drivers(
             )
         except DataFolderError as error:
             raise StartupError(str(error)) from error
-    away = _Away()
     try:
         yield Drivers(
             lasting.coordinator,
             store,
-            lasting.fact_store or cast(FactStore, away),
-            lasting.fact_queue or cast(FactQueue, away),
+            lasting.fact_store or AwayFactStore(NO_FACTS),
+            lasting.fact_queue or _queue_beside(store),
             lasting.embedder,
-            has_facts=lasting.fact_store is not None,
         )
     finally:
         await store.close()
@@ -228,15 +230,9 @@ async def _on_redis(
     return store
 
 
-class _Away:
-    """The fact store and the queue of a replica, which has neither: every call is refused."""
+def _queue_beside(store: WorkingStore) -> FactQueue:
+    """Returns the queue that fails over together with a working store on Redis."""
+    from .storage.redis import RedisFactQueue, RedisStore
 
-    engine = "none"
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        async def refuse(*_: Any, **__: Any) -> NoReturn:
-            raise Refusal(
-                Reason.ENGINE_UNAVAILABLE, "a server with etcd_endpoints has no store that it shares for facts"
-            )
-
-        return refuse
+    assert isinstance(store, RedisStore), "elsewhere the queue is in the data folder"
+    return RedisFactQueue.beside(store)

@@ -61,6 +61,7 @@ class Recaller:
     def __init__(self, facts: FactRecall | None, clock: Clock) -> None:
         self._facts = facts
         self._clock = clock
+        self._failing = False
 
     def embed(self, query: str, owners: Sequence[str]) -> asyncio.Task[Sequence[float] | None] | None:
         """Begins to embed a query, so that it is done by the time that the budget is split."""
@@ -81,9 +82,12 @@ class Recaller:
             await self._clock.wait(search, SEARCH_MS_MAX / 1000)
             if search.done() and search.exception() is None:
                 pinned, found = search.result()
+                self._failing = False
                 return Recalled(pinned, found, warnings)
             why = repr(search.exception()) if search.done() else f"no answer in {SEARCH_MS_MAX} ms"
-            log.warning("facts cannot be recalled", why=why)
+            # Once for as long as that lasts: contexts are many.
+            (log.debug if self._failing else log.warning)("facts cannot be recalled", why=why)
+            self._failing = True
             return Recalled(warnings=(*warnings, FACTS_UNAVAILABLE))
         finally:
             drop(search)

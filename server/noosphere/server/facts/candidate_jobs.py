@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from .contents import decode_candidate
-from .types import Candidate, Decision, Status
+from .types import Candidate, Decision, Status, Why
 
 CANDIDATE_JOBS = "candidate"
 """The kind of a job that decides about a candidate."""
@@ -43,6 +43,14 @@ def candidate_in(body: bytes) -> Candidate | None:
     return decode_candidate(bytes(decode_waiting(body).candidate))
 
 
-def waiting_decision(candidate_id: str) -> Decision:
-    """Returns what is known of a candidate that nobody has decided about."""
-    return Decision(candidate_id, Status.QUEUED)
+NOBODY_DECIDES = Why("queue", "no_store", "It waits until there is a fact store: this server has none.")
+
+
+def waiting_decision(candidate_id: str, *, nobody_decides: bool = False) -> Decision:
+    """Returns what is known of a candidate that nobody has decided about.
+
+    Args:
+        candidate_id: the candidate's id.
+        nobody_decides: whether that will be so for as long as there is no fact store.
+    """
+    return Decision(candidate_id, Status.QUEUED, (NOBODY_DECIDES,) if nobody_decides else ())

@@ -17,7 +17,7 @@ from ..memory.reads import check_page_size
 from ..memory.signals import Following, HeadSignals
 from ..memory.types import Call
 from ..ports.factqueue import FactQueue
-from ..ports.factstore import BATCH_MAX, FactContent, FactKey, FactStore
+from ..ports.factstore import BATCH_MAX, NO_STORE, FactContent, FactKey, FactStore
 from ..ports.runtime import Clock
 from ..ports.store import Mutation
 from .awaited import POLL_SECONDS, WAIT_SECONDS_MAX, Awaited
@@ -96,13 +96,17 @@ class Decisions:
         self._signals = signals
         self._clock = clock
         self._awaited: Awaited[Decision] = Awaited()
+        self._nobody_decides = store.engine == NO_STORE
 
     def decided(self, decision: Decision) -> None:
         """Wakes whoever waits for a decision."""
         self._awaited.tell(decision.candidate_id, decision)
 
     async def wait(self, scope: str, ids: Sequence[str]) -> tuple[Decision, ...]:
-        """Returns decisions about candidates, in order; what is not decided in time is reported as queued."""
+        """Returns decisions about candidates, in order; what is not decided in time is reported as queued.
+
+        Where there is no fact store nothing is decided, and so nothing is waited for.
+        """
         futures = {id: self._awaited.future(id) for id in ids}
         until_ms = self._clock.monotonic_ms() + WAIT_SECONDS_MAX * 1000
         while True:
@@ -111,10 +115,10 @@ class Decisions:
                 self._awaited.tell(id, note.decision)
             left = next((future for future in futures.values() if not future.done()), None)
             seconds = (until_ms - self._clock.monotonic_ms()) / 1000
-            if left is None or seconds <= 0 or self._signals.draining:
+            if left is None or seconds <= 0 or self._nobody_decides or self._signals.draining:
                 break
             await self._clock.wait(left, min(POLL_SECONDS, seconds))
-        return tuple(futures[id].result() if futures[id].done() else waiting_decision(id) for id in ids)
+        return tuple(futures[id].result() if futures[id].done() else self._waiting(id) for id in ids)
 
     async def get(self, call: Call, candidate_id: str) -> Known:
         """Returns a candidate and what became of it.
@@ -133,9 +137,7 @@ class Decisions:
             if candidate_id in notes:
                 return (await self._known(scope, [notes[candidate_id]]))[0]
             raise Refusal(Reason.ENTRY_NOT_FOUND, f"there is no candidate {candidate_id!r}, or it was decided long ago")
-        return Known(
-            decode_candidate(bytes(decode_waiting(waiting.job.body).candidate)), waiting_decision(candidate_id)
-        )
+        return Known(decode_candidate(bytes(decode_waiting(waiting.job.body).candidate)), self._waiting(candidate_id))
 
     async def known(self, scope: str, ids: Sequence[str]) -> tuple[Known, ...]:
         """Returns decided candidates that are still remembered, in the order asked for."""
@@ -241,7 +243,7 @@ class Decisions:
                 # Another process was it.
                 return note.decision
             if self._clock.monotonic_ms() >= until_ms or self._signals.draining:
-                return waiting_decision(candidate_id)
+                return self._waiting(candidate_id)
             await self._clock.wait(decided, POLL_SECONDS)
         return decided.result()
 
@@ -275,6 +277,9 @@ class Decisions:
             await self._store.remove((held_key(scope, candidate_id, before.content),))
         self.decided(after.decision)
         return after.decision
+
+    def _waiting(self, candidate_id: str) -> Decision:
+        return waiting_decision(candidate_id, nobody_decides=self._nobody_decides)
 
     def _admit(self, call: Call, scope: str) -> str:
         require_read(call, scope)

@@ -15,7 +15,7 @@ from ..memory.core import Core
 from ..memory.signals import HeadSignals
 from ..memory.types import Call
 from ..ports.factqueue import FactQueue, QueueStats
-from ..ports.factstore import FactKey, FactStore
+from ..ports.factstore import NO_STORE, FactKey, FactStore
 from ..ports.models import Embedder, Extractor, Summariser, Tokenizers
 from ..ports.runtime import Clock
 from ..ports.sources import Redaction, Sources
@@ -63,7 +63,7 @@ class Facts:
     Args:
         core: admits callers, and has the working store in which ledgers stand.
         signals: tells of moved ledgers, and when the process shuts down.
-        store: where words stand.
+        store: where words stand; without one (:data:`~noosphere.server.ports.factstore.NO_STORE`) candidates wait.
         queue: where work waits.
         sources: what facts rest on.
         redaction: overwrites that.
@@ -118,6 +118,7 @@ class Facts:
         self._core = core
         self.ledger = Ledger(core)
         self.store = store
+        self._has_store = store.engine != NO_STORE
         self.queue = queue
         self.vectors = Vectors(embedder, clock)
         claims = KnownClaims()
@@ -156,6 +157,7 @@ class Facts:
             self.forgetting.resume,
             clock=clock,
             interval_ms=upkeep_interval_ms,
+            has_store=self._has_store,
         )
 
     def handle(self, kind: str, handler: Handler) -> None:
@@ -163,15 +165,14 @@ class Facts:
         self._handlers[kind] = handler
 
     def start(self) -> tuple[asyncio.Task[None], ...]:
-        """Starts background work; the caller cancels it."""
-        return (
-            asyncio.create_task(self.workers.run(), name="noosphere-facts"),
-            asyncio.create_task(self._readers.run(), name="noosphere-extraction"),
-            asyncio.create_task(self.upkeep.run(), name="noosphere-fact-upkeep"),
-        )
+        """Starts background work; the caller cancels it. Where there is no fact store, nothing is decided."""
+        work = {"noosphere-extraction": self._readers.run, "noosphere-fact-upkeep": self.upkeep.run}
+        if self._has_store:
+            work["noosphere-facts"] = self.workers.run
+        return tuple(asyncio.create_task(run(), name=name) for name, run in work.items())
 
     async def submit(self, call: Call, submissions: Sequence[Submission], *, wait: bool) -> Submitted:
-        """Queues candidates; with ``wait`` returns when they are decided, or after 30 s.
+        """Queues candidates; with ``wait`` returns when they are decided, or after 30 s; at once if nothing decides.
 
         Raises:
             Refusal: see :meth:`~noosphere.server.facts.intake.Intake.submit`.

@@ -74,6 +74,7 @@ class FactUpkeep:
         resume: goes on with what a crash interrupted in forgetting.
         clock: the source of time.
         interval_ms: how long to rest between rounds over all scopes.
+        has_store: whether there is a fact store; without one only jobs are looked after.
     """
 
     def __init__(
@@ -86,7 +87,9 @@ class FactUpkeep:
         *,
         clock: Clock,
         interval_ms: int,
+        has_store: bool = True,
     ) -> None:
+        self._has_store = has_store
         self._ledger = ledger
         self._planner = planner
         self._sweeper = sweeper
@@ -100,7 +103,10 @@ class FactUpkeep:
         while True:
             await self._clock.sleep(self._interval_ms / 1000)
             try:
-                await self.round("", dry_run=False)
+                if self._has_store:
+                    await self.round("", dry_run=False)
+                else:
+                    await self._dead_jobs.sweep()
             except Refusal as refusal:
                 log.warning("upkeep of facts refused", reason=refusal.reason, message=refusal.message)
             except Exception as error:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from noosphere.consistency import Code, Refusal
+from noosphere.consistency import Code, Reason, Refusal
 
 from ..ports.factqueue import PRIORITY_MAX, FactQueue, LeasedJob
 from ..ports.runtime import Clock
@@ -33,6 +33,9 @@ POLL_SECONDS = 1.0
 
 POLL_SECONDS_MAX = 60.0
 """The same once there has been nothing to do for a while; new work is told of."""
+
+AWAY_SECONDS_MAX = 10.0
+"""Longest rest before jobs are taken again while an engine is away."""
 
 
 class Retry(Exception):
@@ -109,6 +112,8 @@ class Workers:
         self._pause = pause
         self._woken = asyncio.Event()
         self._poll_seconds = POLL_SECONDS
+        self._rest_seconds = 0.0
+        self._away: Refusal | None = None
         self._places = asyncio.Semaphore(AT_ONCE)
 
     def wake(self) -> None:
@@ -121,12 +126,16 @@ class Workers:
         async with asyncio.TaskGroup() as group:
             while True:
                 await batches.acquire()
+                if self._rest_seconds:
+                    # All jobs would only fail like the last ones.
+                    await self._clock.sleep(self._rest_seconds)
                 doing = group.create_task(self._do_all(await self._take()), name="noosphere-fact-jobs")
                 doing.add_done_callback(lambda _: batches.release())
 
     async def _take(self) -> tuple[LeasedJob, ...]:
         """Returns the next jobs as soon as there are any."""
         self._poll_seconds = POLL_SECONDS
+        away = False
         while True:
             self._woken.clear()
             try:
@@ -138,9 +147,13 @@ class Workers:
                     priority_max=self._lane.priority_max,
                 )
             except Refusal as refusal:
-                log.warning("fact jobs cannot be taken", reason=refusal.reason, message=refusal.message)
-                await self._clock.sleep(POLL_SECONDS)
+                self._is_away("fact jobs cannot be taken", refusal)
+                await self._clock.sleep(self._rest_seconds)
+                away = True
                 continue
+            if away:
+                self._is_back()
+                away = False
             if taken:
                 return taken
             waiter = asyncio.ensure_future(self._woken.wait())
@@ -157,6 +170,8 @@ class Workers:
             ended = await asyncio.gather(*(self._in_turn(leased) for leased in taken))
         finally:
             keeper.cancel()
+        if self._away is not None:
+            self._is_away("fact jobs wait for an engine", self._away)
         finished = [leased.lease for leased, done in zip(taken, ended, strict=True) if done]
         if finished:
             try:
@@ -200,6 +215,7 @@ class Workers:
             if handler is None:
                 raise GiveUp("it is of a kind that this server does not know")
             await handler.do(job.id, job.body, attempt)
+            self._is_back()
             return True
         except GiveUp as error:
             reason, patient = str(error), False
@@ -207,12 +223,26 @@ class Workers:
             reason, patient = str(error), attempt < ATTEMPTS_MAX
         except Refusal as refusal:
             reason = f"{refusal.reason}: {refusal.message}"
+            if refusal.reason is Reason.ENGINE_UNAVAILABLE:
+                self._away = refusal
             patient = refusal.code is Code.UNAVAILABLE or attempt < ATTEMPTS_MAX
         except Exception as error:
             log.error("a fact job failed", job=job.id, attempt=attempt, exc_info=error)
             reason, patient = f"{type(error).__name__} in the server", attempt < ATTEMPTS_MAX
         await self._fail(leased, handler, reason, patient)
         return False
+
+    def _is_away(self, what: str, refusal: Refusal) -> None:
+        """Rests for longer each time until a job is done, and tells of the first time only."""
+        told = log.debug if self._rest_seconds else log.warning
+        told(what, worker=self._name, reason=refusal.reason, message=refusal.message)
+        self._away = None
+        self._rest_seconds = min(AWAY_SECONDS_MAX, 2 * self._rest_seconds or RETRY_MS / 1000)
+
+    def _is_back(self) -> None:
+        if self._rest_seconds:
+            log.info("fact jobs are done again", worker=self._name)
+            self._rest_seconds = 0.0
 
     async def _fail(self, leased: LeasedJob, handler: Handler | None, reason: str, patient: bool) -> None:
         wait_ms = min(RETRY_MS_MAX, RETRY_MS * 2 ** min(leased.attempt - 1, 10))

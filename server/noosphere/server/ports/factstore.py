@@ -25,6 +25,10 @@ NAME_CHARS_MAX = 1_024
 BODY_BYTES_MAX = 1024 * 1024
 
 
+NO_STORE = "none"
+"""The engine of a server that has no fact store: every call is refused, and candidates wait."""
+
+
 class FactKey(NamedTuple):
     """Names one version of one fact. Keys are ordered by scope, id and version; texts by code point."""
 
@@ -151,7 +155,7 @@ class FactStore(Protocol):
 
     @property
     def engine(self) -> str:
-        """The driver's name: ``embedded`` or ``weaviate``."""
+        """The driver's name: ``embedded``, ``weaviate``, or :data:`NO_STORE` where there is none."""
         ...
 
     async def write(self, contents: Sequence[FactContent]) -> None:

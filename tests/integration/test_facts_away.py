@@ -1,0 +1,190 @@
+"""Servers without a fact store, or whose store is away for a while: candidates are taken and wait; the rest is told."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from tests.support.contexts import ContextAgent
+from tests.support.engine import LocalServer, local_server
+from tests.support.facts import Conversation, FactAgent, user_name
+from tests.support.statuses import refusal
+
+from noosphere.consistency import Reason, Refusal
+from noosphere.server import app
+from noosphere.server.drivers import Drivers, open_drivers
+from noosphere.server.facts.workers import AWAY_SECONDS_MAX, BATCH
+from noosphere.server.ports.factstore import FactStore
+from noosphere.server.storage.facts import AwayFactStore
+from noosphere.v1 import fact_service_pb2 as pb
+
+Status = pb.CandidateStatus
+WHY = "there is none here"
+
+
+class PassingStore:
+    """A fact store that is away for as long as the test says."""
+
+    def __init__(self, store: FactStore) -> None:
+        self._store = store
+        self.away = False
+
+    def __getattr__(self, name: str) -> Any:
+        if self.away and name != "engine":
+            raise Refusal(Reason.ENGINE_UNAVAILABLE, "the index does not answer")
+        return getattr(self._store, name)
+
+
+class Surroundings:
+    """Where the next server finds its facts: nowhere, unless the test says otherwise."""
+
+    def __init__(self) -> None:
+        self.store: FactStore | None = AwayFactStore(WHY)
+        self.passing: PassingStore | None = None
+        self.takes = 0
+
+    @contextlib.asynccontextmanager
+    async def open(self, *given: Any, **options: Any) -> AsyncIterator[Drivers]:
+        async with open_drivers(*given, **options) as drivers:
+            if self.store is not None:
+                yield drivers._replace(fact_store=self.store)
+                return
+            self.passing = PassingStore(drivers.fact_store)
+            take = drivers.fact_queue.take
+
+            async def counted(*given: Any, **options: Any) -> Any:
+                self.takes += 1
+                return await take(*given, **options)
+
+            drivers.fact_queue.take = counted  # type: ignore[method-assign]
+            yield drivers._replace(fact_store=self.passing)  # type: ignore[arg-type] # It passes everything on.
+
+
+@pytest.fixture
+def around(monkeypatch: pytest.MonkeyPatch) -> Surroundings:
+    """Servers of this test have no fact store."""
+    made = Surroundings()
+    monkeypatch.setattr(app, "open_drivers", made.open)
+    return made
+
+
+@pytest.fixture
+async def local(tmp_path: Path, around: Surroundings) -> AsyncIterator[LocalServer]:
+    """A server without a fact store."""
+    async with local_server(tmp_path) as server:
+        yield server
+
+
+async def begin(local: LocalServer, name: str = "guide") -> tuple[FactAgent, Conversation, str]:
+    agent = await local.api.agent(name)
+    return FactAgent(agent), await Conversation.begin(agent), user_name()
+
+
+async def test_candidates_are_taken_and_wait_until_there_is_a_store(local: LocalServer, around: Surroundings) -> None:
+    facts, talk, user = await begin(local)
+    heard = await talk.hears("Metric units please.")
+    claim = pb.Candidate(text="Prefers metric units", owner=user, channel=pb.CHANNEL_USER, evidence=[heard])
+    reply = await facts.submit(claim, wait=True)
+    (waits,) = reply.decisions
+    assert waits.status == Status.CANDIDATE_STATUS_QUEUED
+    assert [(why.step, why.reason) for why in waits.reasons] == [("queue", "no_store")]
+    known = await facts.candidate(waits.candidate_id)
+    assert (known.candidate.text, known.candidate.trust, known.decision) == ("Prefers metric units", 0.5, waits)
+    await local.elapse(3_600_000)
+    assert (await facts.candidate(waits.candidate_id)).decision == waits
+    assert (await facts.upkeep(user)).waiting == 1
+    around.store = None
+    await local.restart()
+    facts = FactAgent(await local.api.agent("later"))
+    while (known := await facts.candidate(waits.candidate_id)).decision.status == Status.CANDIDATE_STATUS_QUEUED:
+        # Each look is a call, in which the workers go on.
+        continue
+    assert known.decision.status == Status.CANDIDATE_STATUS_WRITTEN
+    assert [hit.fact.text for hit in await facts.search("units", user)] == ["Prefers metric units"]
+
+
+async def test_what_needs_the_store_says_that_there_is_none(local: LocalServer) -> None:
+    facts, _, user = await begin(local)
+    await facts.submit(pb.Candidate(text="Likes tea", owner=user), wait=False)
+    with refusal(Reason.ENGINE_UNAVAILABLE) as refused:
+        await facts.search("tea", user)
+    assert WHY in str(refused)
+    with refusal(Reason.ENGINE_UNAVAILABLE) as refused:
+        await facts.run_upkeep(user)
+    assert WHY in str(refused)
+    # The ledger knows that there is nothing.
+    assert await facts.listed(user) == []
+
+
+async def test_forgetting_is_refused_before_it_has_begun(local: LocalServer) -> None:
+    facts, _, user = await begin(local)
+    (candidate_id,) = (await facts.submit(pb.Candidate(text="Likes tea", owner=user), wait=False)).candidate_ids
+    with refusal(Reason.ENGINE_UNAVAILABLE) as refused:
+        await facts.forget(owner=user, all=True)
+    assert WHY in str(refused)
+    assert (await facts.candidate(candidate_id)).decision.status == Status.CANDIDATE_STATUS_QUEUED
+
+
+async def test_contexts_do_without_facts_and_say_so_and_the_log_says_so_once(local: LocalServer) -> None:
+    _, talk, user = await begin(local)
+    contexts = ContextAgent(talk.sessions, talk.id)
+    with capture_logs() as logs:
+        for _ in range(5):
+            context = await contexts.assemble("Which units?", fact_owners=[user])
+            assert context.warnings == ["FACTS_UNAVAILABLE"]
+            assert context.openai[-1]["content"] == "Which units?"
+    warned = [entry for entry in logs if entry["log_level"] == "warning"]
+    assert [entry["event"] for entry in warned] == ["facts cannot be recalled"]
+
+
+async def test_extraction_goes_on_and_what_it_finds_waits(local: LocalServer) -> None:
+    facts, talk, user = await begin(local)
+    await talk.hears("I live in Berlin.")
+    job = await facts.extract(session_id=talk.id, owner=user)
+    assert job.state == pb.EXTRACTION_STATE_DONE
+    (found,) = job.candidate_ids
+    assert (await facts.candidate(found)).decision.status == Status.CANDIDATE_STATUS_QUEUED
+
+
+async def test_upkeep_without_a_store_is_quiet(tmp_path: Path, around: Surroundings) -> None:
+    async with local_server(tmp_path, sweep_seconds=60) as local:
+        facts, _, user = await begin(local)
+        await facts.submit(pb.Candidate(text="Likes tea", owner=user), wait=False)
+        with capture_logs() as logs:
+            for _ in range(10):
+                await local.elapse(60_000)
+        assert [entry for entry in logs if entry["log_level"] in ("warning", "error")] == []
+
+
+async def test_while_a_store_is_away_jobs_are_tried_now_and_then_and_the_log_says_so_once(
+    tmp_path: Path, around: Surroundings
+) -> None:
+    around.store = None
+    async with local_server(tmp_path) as local:
+        facts, _, user = await begin(local)
+        assert around.passing is not None
+        around.passing.away = True
+        with capture_logs() as logs:
+            ids: list[str] = []
+            for at in range(4):
+                claims = (pb.Candidate(text=f"Likes tea number {at}-{one}", owner=user) for one in range(BATCH))
+                ids += (await facts.submit(*claims, wait=False)).candidate_ids
+            await local.elapse(1_000)
+            before = around.takes
+            for _ in range(60):
+                await local.elapse(1_000)
+            # Two batches at once, by one worker, and the one that looks for extractions.
+            assert around.takes - before <= 3 * 60 / AWAY_SECONDS_MAX + 60
+            for id in ids[:3]:
+                assert (await facts.candidate(id)).decision.status == Status.CANDIDATE_STATUS_QUEUED
+        warned = [entry for entry in logs if entry["log_level"] == "warning"]
+        assert [entry["event"] for entry in warned] == ["fact jobs wait for an engine"]
+        around.passing.away = False
+        left = set(ids)
+        while left:
+            await local.elapse(1_000)
+            left = {id for id in left if (await facts.candidate(id)).decision.status == Status.CANDIDATE_STATUS_QUEUED}
