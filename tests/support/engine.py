@@ -21,6 +21,7 @@ from noosphere.server.app import Engine, open_engine
 from noosphere.server.config import Settings
 from noosphere.server.rpc.admin import AdminRpc
 from noosphere.server.rpc.context import ContextRpc
+from noosphere.server.rpc.coordination import CoordinationRpc
 from noosphere.server.rpc.facts import FactRpc
 from noosphere.server.rpc.memory import MemoryRpc
 from noosphere.server.rpc.sessions import SessionRpc
@@ -84,7 +85,9 @@ class LocalServer:
         sessions = SessionRpc(self._engine.sessions, self._engine.transitions)
         contexts = ContextRpc(self._engine.contexts)
         facts = FactRpc(self._engine.facts)
-        self._api = Api(HandlerTransport(MemoryRpc(memory), AdminRpc(memory, self.clock), sessions, contexts, facts))
+        coordination = CoordinationRpc(self._engine.coordination)
+        admin = AdminRpc(memory, self.clock)
+        self._api = Api(HandlerTransport(MemoryRpc(memory), admin, sessions, contexts, facts, coordination))
 
     async def fold(self) -> None:
         """Lets the working store put its house in order, which it does at any time."""

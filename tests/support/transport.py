@@ -11,6 +11,7 @@ from tests.support.statuses import Refused, refused
 
 from noosphere.server.rpc.admin import AdminRpc
 from noosphere.server.rpc.context import ContextRpc
+from noosphere.server.rpc.coordination import CoordinationRpc
 from noosphere.server.rpc.facts import FactRpc
 from noosphere.server.rpc.memory import MemoryRpc
 from noosphere.server.rpc.sessions import SessionRpc
@@ -26,6 +27,7 @@ ADMIN = "noosphere.v1.AdminService"
 SESSIONS = "noosphere.v1.SessionService"
 CONTEXTS = "noosphere.v1.ContextService"
 FACTS = "noosphere.v1.FactService"
+COORDINATION = "noosphere.v1.CoordinationService"
 
 
 class Stream(Protocol[Streamed]):
@@ -130,13 +132,15 @@ class HandlerTransport:
         sessions: SessionRpc,
         contexts: ContextRpc,
         facts: FactRpc | None = None,
+        coordination: CoordinationRpc | None = None,
     ) -> None:
-        self._servicers: dict[str, MemoryRpc | AdminRpc | SessionRpc | ContextRpc | FactRpc | None] = {
+        self._servicers: dict[str, Any] = {
             MEMORY: memory,
             ADMIN: admin,
             SESSIONS: sessions,
             CONTEXTS: contexts,
             FACTS: facts,
+            COORDINATION: coordination,
         }
 
     async def unary(self, service: str, method: str, request: Message, kind: type[Response]) -> Response:

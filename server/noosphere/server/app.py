@@ -173,6 +173,7 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
             engine.transitions,
             engine.contexts,
             engine.facts,
+            engine.coordination,
             clock,
             enable_reflection=settings.reflection,
             watch_stall_seconds=settings.watch_stall_seconds,

@@ -16,6 +16,7 @@ from .context.arriving import ResultCompactor
 from .context.observing import ContextFigures
 from .context.relevance import relevances
 from .context.shown import ContextsShown
+from .coordination import Coordination
 from .drivers import Drivers
 from .facts.service import Facts
 from .memory import Memory
@@ -44,6 +45,7 @@ class Engine(NamedTuple):
     transitions: Transitions
     contexts: ContextService
     facts: Facts
+    coordination: Coordination
     store: WorkingStore
 
 
@@ -160,8 +162,9 @@ async def open_services(
         stack.push_async_callback(_cancel, tasks)
         # Manifests that wait are written as long as the drivers are open.
         stack.push_async_callback(contexts.book.settle)
+        coordination = Coordination.build(memory.core, memory.signals)
         transitions = Transitions(watch, controller, HealthReporter(scribe, watch))
-        yield Engine(memory, sessions, transitions, contexts, facts, drivers.store)
+        yield Engine(memory, sessions, transitions, contexts, facts, coordination, drivers.store)
 
 
 class _Watched:

@@ -15,7 +15,7 @@ from noosphere.server.rpc.server import RpcServer
 from ._calls import ServerClock
 from ._clock import REST_SECONDS
 from ._plan import Plan
-from ._service import ObservedContexts, ObservedFacts, ObservedMemory, ObservedSessions
+from ._service import ObservedContexts, ObservedCoordination, ObservedFacts, ObservedMemory, ObservedSessions
 from ._streams import Streams
 from ._tape import TapedJournal
 
@@ -80,12 +80,14 @@ async def life(
             engine.transitions,
             engine.contexts,
             engine.facts,
+            engine.coordination,
             clock,
             enable_reflection=False,
             service=ObservedMemory(engine.memory, clock.calls, plan, streams),
             session_service=ObservedSessions(engine.sessions, engine.transitions, clock.calls, plan),
             context_service=ObservedContexts(engine.contexts, clock.calls, plan),
             fact_service=ObservedFacts(engine.facts, clock.calls, plan),
+            coordination_service=ObservedCoordination(engine.coordination, clock.calls, plan, streams),
         )
         bound = await rpc.start(f"{HOST}:{port}")
         stack.push_async_callback(rpc.abort)

@@ -7,12 +7,14 @@ from typing import Any
 
 import grpc
 
+from noosphere.v1 import coordination_service_pb2
 from noosphere.v1 import memory_service_pb2 as pb
 
 from ._streams import Streams
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["MemoryService"].full_name
-_WATCH = f"/{_SERVICE}/Watch"
+_COORDINATION = coordination_service_pb2.DESCRIPTOR.services_by_name["CoordinationService"].full_name
+_WATCHES = frozenset({f"/{_SERVICE}/Watch", f"/{_COORDINATION}/WatchMembers"})
 _PIPELINE = f"/{_SERVICE}/Pipeline"
 
 
@@ -94,7 +96,7 @@ class MeteredChannel(grpc.aio.Channel):
     def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Returns a method; the messages of a watch are counted, and any other call until it ends."""
         plain = self._channel.unary_stream(method, *args, **kwargs)
-        if method == _WATCH:
+        if method in _WATCHES:
             return lambda request, **options: self._streams.open(plain, request, options)
 
         def begin(request: Any, **options: Any) -> Any:

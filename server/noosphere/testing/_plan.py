@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from noosphere.consistency import Reason, Refusal
-from noosphere.v1 import context_service_pb2, fact_service_pb2, memory_service_pb2, session_service_pb2
+from noosphere.v1 import (
+    context_service_pb2,
+    coordination_service_pb2,
+    fact_service_pb2,
+    memory_service_pb2,
+    session_service_pb2,
+)
 
 from ._calls import Call, ServerClock
 
@@ -17,6 +23,7 @@ _SERVICES = {
     "SessionService": session_service_pb2,
     "ContextService": context_service_pb2,
     "FactService": fact_service_pb2,
+    "CoordinationService": coordination_service_pb2,
 }
 METHODS_OF = {
     name: frozenset(
@@ -40,7 +47,7 @@ CHANGING = frozenset(
         *("AppendMessages", "RetractMessage", "BeginTurn", "EndTurn", "SetControl", "SummarizeSession"),
         *("StartToolCall", "FinishToolCall", "ReviewToolCall", "CreateCheckpoint", "RestoreCheckpoint"),
         *("RunTransitions", "SubmitCandidates", "ReviewCandidate", "ForgetFacts", "ExtractFacts"),
-        *("RunFactUpkeep", "SetFactPolicy"),
+        *("RunFactUpkeep", "SetFactPolicy", "AcquireLock"),
     }
 )
 """Methods whose calls carry a request id."""

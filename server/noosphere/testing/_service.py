@@ -11,15 +11,18 @@ from typing import Any
 
 from noosphere.consistency import Refusal
 from noosphere.server.context.service import ContextService
+from noosphere.server.coordination import Coordination
 from noosphere.server.facts.service import Facts
 from noosphere.server.memory import Memory
 from noosphere.server.rpc.calls import Context, certain, streaming, unary
 from noosphere.server.rpc.context import ContextRpc
+from noosphere.server.rpc.coordination import CoordinationRpc
 from noosphere.server.rpc.facts import FactRpc
 from noosphere.server.rpc.memory import MemoryRpc
 from noosphere.server.rpc.sessions import SessionRpc
 from noosphere.server.sessions import Sessions
 from noosphere.server.transitions import Transitions
+from noosphere.v1 import coordination_service_pb2 as cs
 from noosphere.v1 import memory_service_pb2 as pb
 
 from ._calls import Call, Calls
@@ -75,6 +78,29 @@ class ObservedFacts(FactRpc):
         self.plan = plan
 
 
+class ObservedCoordination(CoordinationRpc):
+    """CoordinationService as it is served to tests."""
+
+    def __init__(self, coordination: Coordination, calls: Calls, plan: Plan, streams: Streams) -> None:
+        super().__init__(coordination)
+        self.calls = calls
+        self.plan = plan
+        self.streams = streams
+
+    @streaming
+    async def WatchMembers(
+        self, request: cs.WatchMembersRequest, context: Context
+    ) -> AsyncGenerator[cs.WatchMembersResponse, None]:
+        """See the proto."""
+        execute: Any = CoordinationRpc.WatchMembers
+        async with (
+            aclosing(execute.__wrapped__(self, request, context)) as responses,
+            aclosing(self.streams.serve(context.invocation_metadata(), responses)) as counted,
+        ):
+            async for response in counted:
+                yield response
+
+
 def _observed(kind: type, name: str) -> Any:
     execute = getattr(kind, name).__wrapped__
 
@@ -111,6 +137,7 @@ for _service, _kind, _plain in (
     ("SessionService", ObservedSessions, SessionRpc),
     ("ContextService", ObservedContexts, ContextRpc),
     ("FactService", ObservedFacts, FactRpc),
+    ("CoordinationService", ObservedCoordination, CoordinationRpc),
 ):
     for _name in METHODS_OF[_service]:
         setattr(_kind, _name, _observed(_plain, _name))

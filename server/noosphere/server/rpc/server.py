@@ -11,17 +11,20 @@ from grpc_reflection.v1alpha import reflection
 from noosphere.v1 import (
     admin_service_pb2,
     context_service_pb2,
+    coordination_service_pb2,
     fact_service_pb2,
     memory_service_pb2,
     session_service_pb2,
 )
 from noosphere.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
 from noosphere.v1.context_service_pb2_grpc import add_ContextServiceServicer_to_server
+from noosphere.v1.coordination_service_pb2_grpc import add_CoordinationServiceServicer_to_server
 from noosphere.v1.fact_service_pb2_grpc import add_FactServiceServicer_to_server
 from noosphere.v1.memory_service_pb2_grpc import add_MemoryServiceServicer_to_server
 from noosphere.v1.session_service_pb2_grpc import add_SessionServiceServicer_to_server
 
 from ..context.service import ContextService
+from ..coordination import Coordination
 from ..facts.service import Facts
 from ..memory import Memory
 from ..ports.runtime import Clock
@@ -29,6 +32,7 @@ from ..sessions import Sessions
 from ..transitions import Transitions
 from .admin import AdminRpc
 from .context import ContextRpc
+from .coordination import CoordinationRpc
 from .facts import FactRpc
 from .health import Health
 from .memory import MemoryRpc
@@ -43,6 +47,7 @@ SERVICES = (
     session_service_pb2.DESCRIPTOR.services_by_name["SessionService"].full_name,
     context_service_pb2.DESCRIPTOR.services_by_name["ContextService"].full_name,
     fact_service_pb2.DESCRIPTOR.services_by_name["FactService"].full_name,
+    coordination_service_pb2.DESCRIPTOR.services_by_name["CoordinationService"].full_name,
 )
 SERVER_OPTIONS = (
     # A second server on the port must fail loudly instead of sharing it.
@@ -68,6 +73,7 @@ class RpcServer:
         transitions: the controller of sessions, and their health.
         contexts: assembles contexts.
         facts: long-term facts.
+        coordination: locks, elections and presence.
         clock: the source of time.
         enable_reflection: whether to describe the API to tools.
         watch_stall_seconds: how long a watcher may leave a message untaken; infinite for ever.
@@ -75,6 +81,7 @@ class RpcServer:
         session_service: the same for SessionService.
         context_service: the same for ContextService.
         fact_service: the same for FactService.
+        coordination_service: the same for CoordinationService.
     """
 
     def __init__(
@@ -84,6 +91,7 @@ class RpcServer:
         transitions: Transitions,
         contexts: ContextService,
         facts: Facts,
+        coordination: Coordination,
         clock: Clock,
         *,
         enable_reflection: bool,
@@ -92,6 +100,7 @@ class RpcServer:
         session_service: SessionRpc | None = None,
         context_service: ContextRpc | None = None,
         fact_service: FactRpc | None = None,
+        coordination_service: CoordinationRpc | None = None,
     ) -> None:
         self._memory = memory
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
@@ -101,6 +110,7 @@ class RpcServer:
         add_SessionServiceServicer_to_server(session_service or SessionRpc(sessions, transitions), self._server)
         add_ContextServiceServicer_to_server(context_service or ContextRpc(contexts), self._server)
         add_FactServiceServicer_to_server(fact_service or FactRpc(facts), self._server)
+        add_CoordinationServiceServicer_to_server(coordination_service or CoordinationRpc(coordination), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if enable_reflection:
             reflection.enable_server_reflection((*SERVICES, reflection.SERVICE_NAME), self._server)
