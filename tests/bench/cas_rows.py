@@ -13,7 +13,7 @@ from .rows import Bench, Goal, Row
 from .stats import ratios, spread
 
 GOAL = Goal(2.0, at_least=True)
-WORKS = {"redis_hot_key": "update"}
+WORKS = {"redis_hot_key": "update", "redis_hot_counter": "increment"}
 """By row, the command of :mod:`.contender` that is ours."""
 _WHATS = {
     "redis_hot_key": "Changes of one hot key, read and replaced",

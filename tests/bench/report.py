@@ -142,7 +142,7 @@ _TABLES = (
         "ours have their working memory. Ours, through one server: `Key.update`, which reserves the key after two "
         "refusals, with values of 256 bytes as theirs; or `Key.increment`, which needs no reading. What is counted at "
         "the end must be what was acknowledged.",
-        ("redis_hot_key",),
+        ("redis_hot_key", "redis_hot_counter"),
         (
             _WHAT,
             ("ratio (IQR)", _value("{:.2f}")),

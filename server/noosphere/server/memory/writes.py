@@ -2,7 +2,8 @@
 
 A decision is made on the accepted state and carried out by one commit that checks what was read. If a
 check fails, somebody else was faster and the write is decided again on the fresh record, a bounded
-number of times. A refusal is sent only after everything it depends on is synced.
+number of times; callers of this process who have met so take turns. A refusal is sent only after everything it
+depends on is synced.
 """
 
 from __future__ import annotations
@@ -41,7 +42,18 @@ from noosphere.consistency import (
 from noosphere.consistency.errors import ConflictInfo
 from noosphere.consistency.limits import COMMIT_BYTES_MAX, TRANSACTION_BYTES_MAX
 
-from ..ports.store import Commit, Committed, Fence, Mutation, NamespaceRef, ReadResult, Replayed, RequestRecord
+from ..ports.store import (
+    Commit,
+    Committed,
+    Failed,
+    FailureKind,
+    Fence,
+    Mutation,
+    NamespaceRef,
+    ReadResult,
+    Replayed,
+    RequestRecord,
+)
 from .admission import (
     admit_write,
     after_failure,
@@ -62,6 +74,7 @@ from .extension import NO_ADDITIONS, Additions, Change, ExtendedWrite, check_pla
 from .guards import Validation, advance, validate
 from .outcomes import applied, in_order, memories
 from .remembered import decode_reply, encode_reply
+from .turns import Turns
 from .types import (
     AppendOp,
     AppliedOp,
@@ -77,6 +90,8 @@ from .types import (
 )
 
 ATTEMPTS_MAX = 64
+_GLANCES_MAX = 2
+"""Attempts of a write with conditions before it waits for a turn of its own: by then it is likely to be refused."""
 RECORDS_BYTES_MAX = COMMIT_BYTES_MAX - TRANSACTION_BYTES_MAX
 """Of the values in the records of one transaction, siblings and merged ones included; the rest goes with them."""
 _NOTHING_SEEN: Mapping[str, KeySeen] = MappingProxyType({})
@@ -130,6 +145,7 @@ class Writes:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._turns = Turns()
 
     async def put(self, call: Call, namespace: str, op: PutOp) -> WriteReply:
         """Writes one key.
@@ -226,8 +242,11 @@ class Writes:
         as_transaction = method in {"transact", "commit"}
         job = _Job(call, namespace, asked, ops, compares, awaited, keys, extra, extended, meaning, as_transaction, seen)
         ref = await self._core.locate(namespace)
-        for _ in range(ATTEMPTS_MAX):
-            result = await self._attempt(ref, job)
+        applies = not compares and all(map(_always_applies, asked))
+        for attempts in range(ATTEMPTS_MAX):
+            patient = applies or attempts >= _GLANCES_MAX
+            async with self._turns.turn(ref.storage_id, chain(keys, extra), patient):
+                result = await self._attempt(ref, job)
             if isinstance(result, WriteReply):
                 if extended:
                     put = (op.key for op in ops if isinstance(op, (PutOp, MergeOperation)))
@@ -284,10 +303,16 @@ class Writes:
             return WriteReply(revision, results, revision, False, read_set, validation.stale)
         if isinstance(result, Replayed):
             return await self._replay(ref, job, result.remembered)
+        self._note_meeting(ref, result)
         try:
             return await after_failure(core, ref, result, call)
         except Refusal as refusal:
             await refuse(core, ref, refusal, read.view.head)
+
+    def _note_meeting(self, ref: NamespaceRef, failed: Failed) -> None:
+        for failure in failed.failures:
+            if failure.kind is FailureKind.KEY:
+                self._turns.met(ref.storage_id, failure.name)
 
     async def _settle_what(self, ref: NamespaceRef, job: _Job, attempt: _Attempt) -> tuple[list[Decision], _Attempt]:
         """Decides what is written; returns what becomes of each key, and all mutations with the attempt."""
@@ -386,6 +411,11 @@ class Writes:
         # The read set is handed back as it was: what the first execution had checked is not remembered, and
         # a set that claims too little only makes its reader look again.
         return WriteReply(remembered.revision, decode_reply(remembered), head, True, _read_set_of(job.call))
+
+
+def _always_applies(op: Operation) -> bool:
+    """Tells whether no version of a record would have an operation refused."""
+    return isinstance(op, MergeOperation) or (isinstance(op, PutOp) and op.put.precondition.blind)
 
 
 def _read_set_of(call: Call) -> ReadSet | None:
