@@ -61,7 +61,7 @@ class Surroundings:
                 return await take(*given, **options)
 
             drivers.fact_queue.take = counted  # type: ignore[method-assign]
-            yield drivers._replace(fact_store=self.passing)  # type: ignore[arg-type] # It passes everything on.
+            yield drivers._replace(fact_store=self.passing)
 
 
 @pytest.fixture
