@@ -17,8 +17,8 @@ PACKAGE = "noosphere.client"
 COPIED = {"FailedPart"}
 """Parts of exceptions that the sync client copies by hand, with twins in them."""
 
-# A channel belongs to the event loop that made it, which is never the sync client's.
-LEFT_OUT = {("connect", "channel")}
+# A channel belongs to the event loop that made it, which is never the sync client's; so do what sees its calls.
+LEFT_OUT = {("connect", "channel"), ("connect", "interceptors")}
 """Parameters that cannot exist here, by function and name."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

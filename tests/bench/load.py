@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from noosphere.client._transport import CHANNEL_OPTIONS
+from noosphere.client._channel import CHANNEL_OPTIONS
 from noosphere.v1 import admin_service_pb2, types_pb2
 from noosphere.v1 import memory_service_pb2 as pb
 from noosphere.v1.admin_service_pb2_grpc import AdminServiceStub

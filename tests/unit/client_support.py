@@ -21,9 +21,10 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped, unused-ignore] # ships no py.typed
 
+from noosphere.client._channel import CHANNEL_OPTIONS
 from noosphere.client._pipeline import CARRIED
 from noosphere.client._retry import RetryPolicy
-from noosphere.client._transport import CHANNEL_OPTIONS, Transport
+from noosphere.client._transport import Transport
 from noosphere.consistency import CODE_OF, Reason
 from noosphere.v1 import fact_service_pb2 as fs
 from noosphere.v1 import memory_service_pb2 as ms

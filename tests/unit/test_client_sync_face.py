@@ -19,7 +19,7 @@ from noosphere.client._claim import ClaimScope
 from noosphere.client.sync import _generated
 
 ROOT = Path(__file__).resolve().parents[2]
-LEFT_OUT = {("connect", "channel")}
+LEFT_OUT = {("connect", "channel"), ("connect", "interceptors")}
 SPECIAL = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__iter__", "__anext__": "__next__"}
 
 

@@ -7,6 +7,7 @@ import re
 from ._errors import InvalidArgument
 
 INT64_MAX = (1 << 63) - 1
+ADDRESSES_MAX = 32
 _SHOWN_MAX = 80
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]|[^\s\[\]:/?#@]+):(\d{1,5})", re.ASCII)
@@ -61,3 +62,19 @@ def checked_address(field: str, address: str) -> str:
     if match is None or not 1 <= int(match[1]) <= 65_535:
         raise InvalidArgument(f"{field}: {shown(address)} is not host:port with a port from 1 to 65535")
     return address
+
+
+def checked_addresses(field: str, addresses: str) -> tuple[str, ...]:
+    """Returns where servers are: one address, or several with commas between them, each once.
+
+    Raises:
+        InvalidArgument: one is none, or they are too many.
+    """
+    checked_text(field, addresses)
+    if addresses.startswith("unix"):
+        # A path may hold a comma.
+        return (checked_address(field, addresses),)
+    found = tuple(dict.fromkeys(checked_address(field, part.strip()) for part in addresses.split(",")))
+    if len(found) > ADDRESSES_MAX:
+        raise InvalidArgument(f"{field}: {len(found)} addresses, the limit is {ADDRESSES_MAX}")
+    return found

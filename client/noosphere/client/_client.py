@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,10 +17,11 @@ from noosphere.consistency import NamespacePolicy
 from noosphere.v1 import memory_service_pb2 as ms
 
 from ._agent import check_agent, close_agent, keep_agent, open_agent, random_agent
-from ._arguments import checked_address
+from ._arguments import checked_addresses
 from ._background import noticed
 from ._causal import to_text
-from ._errors import AckedWritesLost
+from ._channel import open_channel
+from ._errors import AckedWritesLost, InvalidArgument
 from ._facts import Facts
 from ._facts_link import FactsLink
 from ._handover import observe
@@ -34,7 +35,7 @@ from ._session_link import Services
 from ._session_scope import Existing, SessionScope, list_sessions, session_scope
 from ._space import Space
 from ._tool_call import ToolCall, read_tool_call
-from ._transport import CHANNEL_OPTIONS, Method, Transport
+from ._transport import Method, Transport
 from ._wire import from_policy, span_seconds, to_policy, to_time
 
 SERVER_DEFAULT = "127.0.0.1:7443"
@@ -109,7 +110,7 @@ class Client:
 
     @property
     def server(self) -> str:
-        """The server's address."""
+        """The server's address, or those of several, as given."""
         return self._transport.server
 
     @property
@@ -329,20 +330,24 @@ async def connect(
     channel: grpc.aio.Channel | None = None,
     retry: RetryPolicy | None = None,
     coalesce: bool = True,
+    interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
 ) -> AsyncIterator[Client]:
     """Connects as an agent for the length of an ``async with`` block.
 
     Begins an incarnation of the agent, keeps its lease alive while the block runs, and ends it.
 
     Args:
-        server: ``host:port`` or ``[ipv6]:port``, or a target of gRPC's own such as ``unix:/run/noosphere.sock``;
-            None for the environment's ``NOOSPHERE_SERVER``, else 127.0.0.1:7443.
+        server: ``host:port`` or ``[ipv6]:port``, or a target of gRPC's own such as ``unix:/run/noosphere.sock`` or
+            ``dns:///name:port``; several with commas between them, of which the client uses one, drawn at random,
+            until that one fails, and then another. None for the environment's ``NOOSPHERE_SERVER``, else
+            127.0.0.1:7443.
         agent: the agent's stable name; None for a fresh one, ``client/<random>``.
         takeover: end a living incarnation of the agent instead of being refused.
         timeout: the default deadline of each call with all its retries, in seconds.
         channel: use this gRPC channel (and leave it open at the end) instead of making one.
         retry: when and how often to try again; None for the defaults.
         coalesce: let concurrent calls share the messages of one stream; False sends each by itself.
+        interceptors: see every call as gRPC has them, whichever server it goes to.
 
     Raises:
         AgentActive: the agent is connected elsewhere, and ``takeover`` is not set.
@@ -351,11 +356,14 @@ async def connect(
     """
     if agent is not None:
         check_agent(agent)
-    address = SERVER_DEFAULT
+    address, field = SERVER_DEFAULT, "server"
     if server is not None:
-        address = checked_address("server", server)
+        address = server
     elif variable := os.environ.get(SERVER_VARIABLE):
-        address = checked_address(SERVER_VARIABLE, variable)
+        address, field = variable, SERVER_VARIABLE
+    checked_addresses(field, address)
+    if interceptors and channel is not None:
+        raise InvalidArgument("interceptors: a channel that is given has its own")
     name = agent or random_agent()
     own = channel is None
     if own and (local := surroundings_of(address, name)) is not None:
@@ -363,7 +371,7 @@ async def connect(
         clock, sleep = local.clock, local.sleep
     else:
         clock, sleep = asyncio.get_running_loop().time, asyncio.sleep
-    used = channel if channel is not None else grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+    used = channel if channel is not None else open_channel(address, interceptors)
     transport = Transport(used, address, timeout, retry or RetryPolicy(), clock, sleep, coalesce=coalesce)
     try:
         transport.deadline(timeout)

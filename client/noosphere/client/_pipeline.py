@@ -126,10 +126,12 @@ class Pipeline:
 
     Args:
         stub: the client's stub; its methods that the stream carries are replaced by coalescing ones.
+        on_draining: told when the server announces the end of a stream, before another is opened.
     """
 
-    def __init__(self, stub: MemoryServiceAsyncStub) -> None:
+    def __init__(self, stub: MemoryServiceAsyncStub, on_draining: Callable[[], None] = lambda: None) -> None:
         self._open_stream = stub.Pipeline
+        self._on_draining = on_draining
         self._queue: deque[_Pending] = deque()
         self._streams: set[_Stream] = set()
         self._current: _Stream | None = None
@@ -216,6 +218,16 @@ class Pipeline:
                 self._streams.add(self._current)
                 self._current.wake()
 
+    def draining(self, stream: _Stream) -> None:
+        """Leaves a stream whose server is about to end it."""
+        self._on_draining()
+        self.retire(stream)
+
+    def move(self) -> None:
+        """Sends what comes from here on on another stream: the channel leads elsewhere now."""
+        if self._current is not None:
+            self._current.finish()
+
     def ended(self, stream: _Stream, failure: Failure) -> None:
         """Fails what an ended stream has left unanswered."""
         self._streams.discard(stream)
@@ -248,6 +260,8 @@ class Pipeline:
                     pending.fail(late)
                 elif pending.due < following:
                     following = pending.due
+        for stream in tuple(self._streams):
+            stream.abandon_if_idle()
         self._timer, self._timer_due = None, math.inf
         if following < math.inf:
             self._arm(following)
@@ -273,6 +287,18 @@ class _Stream:
         """Has the queue looked at once everybody who runs in this turn of the event loop has run."""
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
+
+    def finish(self) -> None:
+        """Sends nothing more; the stream ends once what is under way on it was answered, or given up."""
+        self._retired = True
+        self.abandon_if_idle()
+        self._pipeline.retire(self)
+        self.wake()
+
+    def abandon_if_idle(self) -> None:
+        """Ends the stream if nothing more is to come on it: a server that hangs would never do so."""
+        if self._retired and all(waiting.future.done() for waiting in self.pending.values()):
+            self._call.cancel()
 
     async def close(self) -> None:
         """Ends the stream without waiting for answers."""
@@ -342,7 +368,7 @@ class _Stream:
                 _refuse(waiting, reply)
         if message.draining and not self._retired:
             self._retired = True
-            self._pipeline.retire(self)
+            self._pipeline.draining(self)
         self.wake()
 
 

@@ -11,7 +11,7 @@ import grpc
 from ._arguments import shown
 from ._errors import InvalidArgument, Unavailable
 from ._status import Failure, read_failure
-from ._transport import LOG, Transport
+from ._transport import LOG, Transport, is_elsewhere
 
 Reply = TypeVar("Reply")
 
@@ -44,6 +44,7 @@ class ResumedStream(Generic[Reply]):
         self._patience = checked_patience(patience)
         self._on_failure = on_failure
         self._failures = 0
+        self._turn = 0
         self._trouble_since = 0.0
         self._delay = 0.0
         self._call: grpc.aio.UnaryStreamCall[Any, Reply] | None = None
@@ -63,6 +64,7 @@ class ResumedStream(Generic[Reply]):
         if self._call is None:
             if self._failures:
                 await transport.sleep(max(transport.retry.backoff(self._failures), self._delay))
+            self._turn = transport.turn
             self._call = self._open()
         if self._pending is None:
             self._pending = asyncio.ensure_future(self._read(self._call))
@@ -113,6 +115,8 @@ class ResumedStream(Generic[Reply]):
         if self._on_failure is not None:
             self._on_failure()
         self._delay = failure.retry_delay or 0.0
+        if is_elsewhere(failure):
+            transport.leave(self._turn)
         if transport.clock() - self._trouble_since > self._patience:
             raise Unavailable(
                 f"the watch could not be resumed within {self._patience:g} s: {failure.message}",

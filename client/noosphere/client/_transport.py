@@ -16,6 +16,7 @@ from noosphere.consistency import actor_name
 from noosphere.v1 import memory_service_pb2_grpc, types_pb2
 
 from ._arguments import shown
+from ._channel import REQUEST_BYTES_MAX, ServersChannel
 from ._errors import ClientClosed, DeadlineExceeded, InvalidArgument, NoosphereError, Outcome, ValueTooLarge
 from ._mapping import is_ambiguous, outcome_of, to_error
 from ._pipeline import AttemptFailed, Pipeline
@@ -29,29 +30,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("noosphere.client")
 
-REQUEST_BYTES_MAX = 1024 * 1024
-"""What a server reads of a request at most. Beyond it gRPC would refuse the call, in its own words."""
-ANSWER_BYTES_MAX = 32 * 1024 * 1024
-"""What a server sends at most: it limits answers by what records take in its store, and on the wire they are larger."""
 TIMEOUT_MAX = 24 * 3600.0
-
-CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
-    ("grpc.max_send_message_length", REQUEST_BYTES_MAX),
-    ("grpc.max_receive_message_length", ANSWER_BYTES_MAX),
-    # Retries happen in one place only, with a request id: see _retry.
-    ("grpc.enable_retries", 0),
-    # Clients of one process fail and reconnect independently of one another.
-    ("grpc.use_local_subchannel_pool", 1),
-    # A server that comes back is found within the default deadline.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1_000),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
-    # A dead peer is noticed while calls wait; idle channels send nothing.
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    # Shared memory is on the local network: a proxy for the web is never the way to it.
-    ("grpc.enable_http_proxy", 0),
-)
 
 Reply = TypeVar("Reply")
 Reply_co = TypeVar("Reply_co", covariant=True)
@@ -98,16 +77,36 @@ class Transport:
     caches: dict[str, NearCache] = field(default_factory=dict)
     stub: memory_service_pb2_grpc.MemoryServiceAsyncStub = field(init=False)
     _pipeline: Pipeline | None = field(init=False)
+    _servers: ServersChannel | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.stub = memory_service_pb2_grpc.MemoryServiceStub(self.channel)
-        self._pipeline = Pipeline(self.stub) if self.coalesce else None
+        self._servers = self.channel if isinstance(self.channel, ServersChannel) else None
+        self._pipeline = Pipeline(self.stub, self._leave_draining) if self.coalesce else None
 
     async def close(self) -> None:
         """Ends what is under way: whoever waits is told that the client was closed. The channel stays open."""
         self.closed = True
         if self._pipeline is not None:
             await self._pipeline.close()
+
+    @property
+    def turn(self) -> int:
+        """How often the client has moved on to another server."""
+        return self._servers.turn if self._servers is not None else 0
+
+    def leave(self, turn: int) -> None:
+        """Goes on with another server, if there are several: the one of this turn has failed, or will.
+
+        What is under way there ends there.
+        """
+        if self._servers is not None and self._servers.leave(turn):
+            LOG.debug("%s goes on at %s", self.actor_name, self._servers.address(self._servers.turn))
+            if self._pipeline is not None:
+                self._pipeline.move()
+
+    def _leave_draining(self) -> None:
+        self.leave(self.turn)
 
     @property
     def actor_name(self) -> str:
@@ -240,12 +239,14 @@ class Transport:
         began = self.clock()
         end = began + timeout
         attempts = 0
+        tried: dict[str, None] = {}
         doubt = ticket is not None and ticket.doubtful_since is not None
         while True:
             self.check_open(request_id, doubt=doubt)
             sent = self.clock()
             until = end if ticket is None else min(end, ticket.repeatable_until(sent))
             attempts += 1
+            turn = self.turn
             try:
                 reply = await method(request, timeout=self.retry.attempt_timeout(max(until - sent, 0.001), wait))
             except grpc.aio.AioRpcError as error:
@@ -273,10 +274,15 @@ class Transport:
             if not doubt:
                 until = end
             delay = None
+            if self._servers is not None:
+                tried[self._servers.address(turn)] = None
+                if is_elsewhere(failure):
+                    self.leave(turn)
             if _repeatable(failure):
                 delay = self.retry.next_delay(attempts, until - self.clock(), failure.retry_delay)
             if delay is None:
-                last = self._error(failure, request_id, doubt, attempts, until - began, namespace)
+                where = ", ".join(tried) or self.server
+                last = self._error(failure, request_id, doubt, attempts, until - began, namespace, where)
                 if until < end and _repeatable(failure):
                     last.message += "; not repeated: the server may soon forget whether it has executed the call"
                 raise last
@@ -311,14 +317,21 @@ class Transport:
         raise  # noqa: PLE0704 - called from an except block only
 
     def _error(
-        self, failure: Failure, request_id: str | None, doubt: bool, attempts: int, timeout: float, namespace: str
+        self,
+        failure: Failure,
+        request_id: str | None,
+        doubt: bool,
+        attempts: int,
+        timeout: float,
+        namespace: str,
+        where: str,
     ) -> NoosphereError:
         outcome = outcome_of(failure, mutating=request_id is not None, doubt=doubt)
         error = to_error(failure, request_id=request_id, outcome=outcome, namespace=namespace)
         if isinstance(error, DeadlineExceeded) or (not failure.reason and failure.code == "UNAVAILABLE"):
             tries = f"{attempts} attempt{'s' if attempts > 1 else ''}"
             kind = "no answer from" if isinstance(error, DeadlineExceeded) else "cannot reach"
-            error.message = f"{kind} {self.server} within {timeout:g} s ({tries}): {failure.message}"
+            error.message = f"{kind} {where} within {timeout:g} s ({tries}): {failure.message}"
         return error
 
 
@@ -330,9 +343,14 @@ def _check_size(request: Any, request_id: str | None) -> None:
         raise error
 
 
+def is_elsewhere(failure: Failure) -> bool:
+    """Tells whether what failed so may succeed at another server: this one does not answer, or cannot."""
+    return failure.code in {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"}
+
+
 def _repeatable(failure: Failure) -> bool:
     # ABORTED is never here: what to do about a conflict is the caller's decision.
     if failure.code == "RESOURCE_EXHAUSTED":
         return failure.retry_delay is not None
     # A server that shuts down cancels what it has not begun; a cancellation by our caller never comes this way.
-    return failure.code in {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"}
+    return is_elsewhere(failure)

@@ -15,7 +15,10 @@ const { MemoryService } = grpc.loadPackageDefinition(types).noosphere.v1;
 
 const OPTIONS = {
   // Retries happen below and nowhere else, because only they know the request id.
-  "grpc.enable_retries": 0, "grpc.initial_reconnect_backoff_ms": 100, "grpc.max_reconnect_backoff_ms": 1000,
+  "grpc.enable_retries": 0,
+  // Of several servers, each client takes one by chance.
+  "grpc.service_config": JSON.stringify({ loadBalancingConfig: [{ pick_first: { shuffleAddressList: true } }] }),
+  "grpc.initial_reconnect_backoff_ms": 100, "grpc.max_reconnect_backoff_ms": 1000,
 };
 const DEADLINE_MS = 10_000;
 const ATTEMPT_MS = 4_000;

@@ -534,7 +534,7 @@ class Client(Twin[aio.Client]):
 
     @property
     def server(self) -> str:
-        """The server's address."""
+        """The server's address, or those of several, as given."""
         return self._inner.server
 
     @property
@@ -4109,8 +4109,10 @@ def connect(
     Begins an incarnation of the agent, keeps its lease alive while the block runs, and ends it.
 
     Args:
-        server: ``host:port`` or ``[ipv6]:port``, or a target of gRPC's own such as ``unix:/run/noosphere.sock``;
-            None for the environment's ``NOOSPHERE_SERVER``, else 127.0.0.1:7443.
+        server: ``host:port`` or ``[ipv6]:port``, or a target of gRPC's own such as ``unix:/run/noosphere.sock`` or
+            ``dns:///name:port``; several with commas between them, of which the client uses one, drawn at random,
+            until that one fails, and then another. None for the environment's ``NOOSPHERE_SERVER``, else
+            127.0.0.1:7443.
         agent: the agent's stable name; None for a fresh one, ``client/<random>``.
         takeover: end a living incarnation of the agent instead of being refused.
         timeout: the default deadline of each call with all its retries, in seconds.

@@ -48,8 +48,7 @@ class Recorder(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[misc, unus
 
     ::
 
-        channel = grpc.aio.insecure_channel(address, interceptors=[Recorder(writer, "agent-1")])
-        async with connect(address, channel=channel, coalesce=False) as client: ...
+        async with connect(address, coalesce=False, interceptors=[Recorder(writer, "agent-1")]) as client: ...
 
     It sees unary calls only, so the client must not coalesce them.
 

@@ -37,7 +37,11 @@ def demo(
     ] = 100,
     server: Annotated[
         str | None,
-        typer.Option("--server", metavar="HOST:PORT", help="Use this server. [default: one of the demo's own]"),
+        typer.Option(
+            "--server",
+            metavar="HOST:PORT",
+            help="Use this server, or several with commas between. [default: one of the demo's own]",
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -76,7 +80,11 @@ def demo_causality(
     ctx: typer.Context,
     server: Annotated[
         str | None,
-        typer.Option("--server", metavar="HOST:PORT", help="Use this server. [default: one of the demo's own]"),
+        typer.Option(
+            "--server",
+            metavar="HOST:PORT",
+            help="Use this server, or several with commas between. [default: one of the demo's own]",
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -100,7 +108,11 @@ def demo_session(
     ctx: typer.Context,
     server: Annotated[
         str | None,
-        typer.Option("--server", metavar="HOST:PORT", help="Use this server. [default: one of the demo's own]"),
+        typer.Option(
+            "--server",
+            metavar="HOST:PORT",
+            help="Use this server, or several with commas between. [default: one of the demo's own]",
+        ),
     ] = None,
     data: Annotated[
         Path | None,
@@ -139,7 +151,11 @@ def demo_facts(
     ctx: typer.Context,
     server: Annotated[
         str | None,
-        typer.Option("--server", metavar="HOST:PORT", help="Use this server. [default: one of the demo's own]"),
+        typer.Option(
+            "--server",
+            metavar="HOST:PORT",
+            help="Use this server, or several with commas between. [default: one of the demo's own]",
+        ),
     ] = None,
     data: Annotated[
         Path | None,

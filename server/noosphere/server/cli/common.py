@@ -26,7 +26,11 @@ def path_option(*names: str, help: str, metavar: str = "PATH") -> Any:
 
 ServerOption = Annotated[
     str | None,
-    typer.Option("--server", metavar="HOST:PORT", help="The server. [env: NOOSPHERE_SERVER; default: 127.0.0.1:7443]"),
+    typer.Option(
+        "--server",
+        metavar="HOST:PORT",
+        help="The server, or several with commas between them. [env: NOOSPHERE_SERVER; default: 127.0.0.1:7443]",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs, one document per line.")]
 AgentOption = Annotated[

@@ -26,7 +26,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-import grpc
 from pydantic import BaseModel
 
 from noosphere.client import (
@@ -72,7 +71,6 @@ SECTIONS = "tally/sections"
 LONGEST = "tally/longest"
 CONTROL = "control"
 
-CHANNEL_OPTIONS = (("grpc.enable_retries", 0), ("grpc.enable_http_proxy", 0))
 CALL_LIMIT_S = 30.0
 """A busy machine is no failure of the demo."""
 
@@ -210,13 +208,13 @@ async def run(orders: Orders, commands: asyncio.StreamReader) -> None:
     """Connects, waits for the start, and works; ends early if the demo does."""
     pause = asyncio.Event()
     with HistoryWriter(Path(orders.journal)) as writer:
-        channel = grpc.aio.insecure_channel(
-            orders.server, options=CHANNEL_OPTIONS, interceptors=[Recorder(writer, orders.agent)]
-        )
-        async with (
-            channel,
-            connect(orders.server, agent=orders.agent, channel=channel, timeout=CALL_LIMIT_S, coalesce=False) as client,
-        ):
+        async with connect(
+            orders.server,
+            agent=orders.agent,
+            timeout=CALL_LIMIT_S,
+            coalesce=False,
+            interceptors=[Recorder(writer, orders.agent)],
+        ) as client:
             say(Ready())
             if await commands.readline() != GO:
                 return

@@ -13,9 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import grpc
-
-from noosphere.client import DeadlineExceeded, InvalidArgument, Unavailable, connect
+from noosphere.client import DeadlineExceeded, InvalidArgument, NoosphereError, Unavailable, connect
 from noosphere.v1 import admin_service_pb2, admin_service_pb2_grpc
 
 from .protocol import EVENTS, Event, Orders, to_line
@@ -25,7 +23,6 @@ START_LIMIT_S = 60.0
 REACH_LIMIT_S = 5.0
 _STOP_LIMIT_S = 5.0
 _TAIL_BYTES = 600
-_CHANNEL_OPTIONS = (("grpc.enable_retries", 0), ("grpc.enable_http_proxy", 0))
 
 
 class DemoError(Exception):
@@ -94,10 +91,11 @@ async def require_server(server: str) -> None:
 
 async def delete_namespace(server: str, namespace: str) -> None:
     """Deletes what the demo has left on somebody else's server; one that went away has nothing to tidy."""
-    async with grpc.aio.insecure_channel(server, options=_CHANNEL_OPTIONS) as channel:
-        request = admin_service_pb2.DeleteNamespaceRequest(namespace=namespace)
-        with contextlib.suppress(grpc.aio.AioRpcError):
-            await admin_service_pb2_grpc.AdminServiceStub(channel).DeleteNamespace(request, timeout=REACH_LIMIT_S)
+    request = admin_service_pb2.DeleteNamespaceRequest(namespace=namespace)
+    with contextlib.suppress(NoosphereError):
+        async with connect(server, timeout=REACH_LIMIT_S) as client:
+            stub = admin_service_pb2_grpc.AdminServiceStub(client.channel)
+            await client.call(stub.DeleteNamespace, request, changes=True)
 
 
 class AgentProcess:

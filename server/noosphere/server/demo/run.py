@@ -13,12 +13,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import grpc
-
 from noosphere.client import Client, Namespace, NamespacePolicy, connect
 from noosphere.server.checking import HistoryWriter, Recorder, check_history, collect_history, new_header
 
-from .agent import BOARD, CALL_LIMIT_S, CHANNEL_OPTIONS, CONTROL, INDEX, LONGEST, OUTLINE, SECTIONS, WORDS
+from .agent import BOARD, CALL_LIMIT_S, CONTROL, INDEX, LONGEST, OUTLINE, SECTIONS, WORDS
 from .display import Display
 from .figures import Figures, Takeover, Tally
 from .job import SHELVES, JobResult, Outline, Shelf, Task, serial_result
@@ -134,10 +132,9 @@ def _orders(settings: DemoSettings, name: str, server: str, namespace: str, fold
 @asynccontextmanager
 async def _recorded_client(server: str, journal: Path) -> AsyncIterator[Client]:
     with HistoryWriter(journal) as writer:
-        channel = grpc.aio.insecure_channel(
-            server, options=CHANNEL_OPTIONS, interceptors=[Recorder(writer, COORDINATOR)]
-        )
-        async with channel, connect(server, channel=channel, timeout=CALL_LIMIT_S, coalesce=False) as client:
+        async with connect(
+            server, timeout=CALL_LIMIT_S, coalesce=False, interceptors=[Recorder(writer, COORDINATOR)]
+        ) as client:
             yield client
 
 
