@@ -18,7 +18,7 @@ from tests.support.engine import LocalServer, local_server
 from tests.support.sessions import SessionAgent, said, space
 
 from noosphere.consistency import Reason, Refusal
-from noosphere.server import app
+from noosphere.server import assembly
 from noosphere.server.ports.candidates import HANDED_MAX, HandedCandidate
 from noosphere.server.ports.factqueue import Job
 from noosphere.server.sessions.draining import INTERVAL_MS_MIN, REST_MS, OutboxDrain
@@ -109,7 +109,7 @@ class Resting(OutboxDrain):
 @pytest.fixture
 async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
     """A server, two agents, a session that the first has opened, and a real queue."""
-    monkeypatch.setattr(app, "OutboxDrain", Resting)
+    monkeypatch.setattr(assembly, "OutboxDrain", Resting)
     async with local_server(tmp_path) as server:
         queue = await EmbeddedFactQueue.open(tmp_path, clock=server.clock, durability="os")
         try:

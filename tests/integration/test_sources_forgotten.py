@@ -16,7 +16,7 @@ from tests.support.engine import LocalServer, local_server
 from tests.support.sessions import SessionAgent, said, space, text_of, texts
 
 from noosphere.consistency import Reason, Refusal
-from noosphere.server import app
+from noosphere.server import assembly
 from noosphere.server.models.tokenizers import TokenizerRegistry
 from noosphere.server.ports.models import SourceMessage, SummaryText, Tokenizer
 from noosphere.server.ports.runtime import system_random
@@ -94,7 +94,7 @@ class Resting(OutboxDrain):
 @pytest.fixture
 async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
     """A server, two agents, and a session that the first has opened; outboxes keep what they have."""
-    monkeypatch.setattr(app, "OutboxDrain", Resting)
+    monkeypatch.setattr(assembly, "OutboxDrain", Resting)
     async with local_server(tmp_path) as server:
         a, b = [SessionAgent(Agent(server.api, await server.api.open_agent(name))) for name in ("a", "b")]
         await a.open(S)
