@@ -70,9 +70,6 @@ async def test_lost_writes_are_named_to_their_owner_who_writes_them_again(
             plan = await plan.replace(number)
             await others.key("tally").increment(1)
         fail_over(primary, replica)
-        assert server.wait() == 3, "what it knew may be undone; whoever supervises it starts it again"
-        assert "Redis was restarted, or another one was promoted" in server.stderr
-        server.restart()
         losses = []
         for mine in (space, others):
             with pytest.raises(AckedWritesLost) as caught:
@@ -102,8 +99,6 @@ async def test_a_watch_tells_of_the_epoch_and_goes_on(
                     await space.put("b", "lost")
                 elif batch.kind == "changes" and batch.events[0].key == "b":
                     fail_over(primary, replica)
-                    assert await asyncio.to_thread(server.wait) == 3
-                    server.restart()
                 elif batch.kind == "reset":
                     assert [event.key for event in batch.events] == ["a"]
                     await space.put("c", "after")

@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -18,15 +19,24 @@ from prometheus_client import CollectorRegistry
 from .addresses import split_address
 from .assembly import Engine, open_services
 from .config import ConfigError, Settings
-from .drivers import StartupError, is_replica, open_drivers, open_lasting
+from .drivers import Lasting, StartupError, is_replica, may_end, open_drivers, open_lasting
+from .generations import Generations
 from .logs import configure_logging
 from .metrics import Exporter, PrometheusModelMetrics, PrometheusSessionMetrics
 from .models import Models
 from .models import build as build_models
 from .ports.metrics import ModelMetrics, SessionMetrics
 from .ports.runtime import Clock, SystemClock
+from .rpc.admin import AdminRpc
+from .rpc.context import ContextRpc
+from .rpc.coordination import CoordinationRpc
+from .rpc.faces import Faces
+from .rpc.facts import FactRpc
+from .rpc.memory import MemoryRpc
 from .rpc.server import RpcServer
+from .rpc.sessions import SessionRpc
 from .storage.embedded import Journal, StoreFailed
+from .supervision import cancel, supervise
 
 __all__ = ["EXIT_FAILED", "EXIT_OK", "Engine", "StartupError", "open_engine", "run", "serve"]
 
@@ -39,7 +49,7 @@ EXIT_FAILED = 3
 
 
 class EpochEnded(Exception):
-    """Redis was restarted or has failed over; what this process knows may be undone."""
+    """Redis was restarted or has failed over; what an engine without a server has read may be undone."""
 
     def __init__(self, epoch: int) -> None:
         super().__init__(f"epoch {epoch} has begun: Redis was restarted, or another one was promoted")
@@ -90,20 +100,38 @@ async def open_engine(
         models = _models(settings, clock, model_metrics)
         stack.push_async_callback(models.aclose)
         lasting = await stack.enter_async_context(open_lasting(settings, clock=clock, models=models, on_fatal=on_fatal))
-        drivers = await stack.enter_async_context(
-            open_drivers(
+        yield await stack.enter_async_context(
+            _open_working(
                 settings,
                 lasting,
+                models,
                 clock=clock,
                 journal=journal,
+                metrics=metrics,
                 on_fatal=on_fatal,
-                # The services keep in memory what they have read; a failover may have undone it.
                 on_epoch=lambda epoch: on_fatal(EpochEnded(epoch)),
             )
         )
-        yield await stack.enter_async_context(
-            open_services(settings, drivers, models, clock=clock, metrics=metrics, on_fatal=on_fatal)
-        )
+
+
+@contextlib.asynccontextmanager
+async def _open_working(
+    settings: Settings,
+    lasting: Lasting,
+    models: Models,
+    *,
+    clock: Clock,
+    journal: Journal | None = None,
+    metrics: SessionMetrics | None,
+    on_fatal: Callable[[BaseException], None],
+    on_epoch: Callable[[int], None],
+) -> AsyncIterator[Engine]:
+    """Opens what an epoch ends: the working store, and the services, which keep in memory what they have read."""
+    async with (
+        open_drivers(settings, lasting, clock=clock, journal=journal, on_fatal=on_fatal, on_epoch=on_epoch) as drivers,
+        open_services(settings, drivers, models, clock=clock, metrics=metrics, on_fatal=on_fatal) as engine,
+    ):
+        yield engine
 
 
 def _models(settings: Settings, clock: Clock, metrics: ModelMetrics | None) -> Models:
@@ -139,12 +167,15 @@ def _tune_process() -> None:
     gc.set_threshold(GC_YOUNG_OBJECTS, 10, 10)
 
 
-async def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> int:
+async def serve(
+    settings: Settings, *, ready: Callable[[str], None] | None = None, stop: asyncio.Event | None = None
+) -> int:
     """Runs a server until SIGTERM, SIGINT or a storage failure.
 
     Args:
         settings: the configuration.
         ready: called with the address once calls are answered.
+        stop: ends it when set; with it signals are left to the program that embeds the server.
 
     Returns:
         The process's exit code: 0 after an orderly shutdown, 3 after a storage failure.
@@ -152,40 +183,47 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
     Raises:
         StartupError: it cannot start.
     """
-    stop = asyncio.Event()
+    if stop is None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
     fatal = _Fatal(stop)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
     clock = SystemClock()
     # Found out first, so that a start in vain leaves the data folder and its epoch alone.
     _check_port(settings.listen)
     registry = CollectorRegistry()
     metrics = PrometheusSessionMetrics(registry)
     model_metrics = PrometheusModelMetrics(registry)
-    async with (
-        open_engine(settings, clock=clock, metrics=metrics, model_metrics=model_metrics, on_fatal=fatal) as engine,
-        _exported(settings, registry),
-    ):
-        server = RpcServer(
-            engine.memory,
-            engine.sessions,
-            engine.transitions,
-            engine.contexts,
-            engine.facts,
-            engine.coordination,
+    async with contextlib.AsyncExitStack() as stack:
+        models = _models(settings, clock, model_metrics)
+        stack.push_async_callback(models.aclose)
+        lasting = await stack.enter_async_context(open_lasting(settings, clock=clock, models=models, on_fatal=fatal))
+        server = RpcServer(enable_reflection=settings.reflection)
+        generations = Generations(
+            lambda on_epoch: _open_working(
+                settings, lasting, models, clock=clock, metrics=metrics, on_fatal=fatal, on_epoch=on_epoch
+            ),
+            partial(_faces, settings, clock, clock.monotonic_ms()),
+            server,
             clock,
-            enable_reflection=settings.reflection,
-            watch_stall_seconds=settings.watch_stall_seconds,
+            may_end=may_end(settings),
         )
+        stack.push_async_callback(generations.close)
+        # Nobody but the generations holds on to services: those of ended epochs would stay in memory.
+        epoch = (await generations.open()).store.epoch
+        await stack.enter_async_context(_exported(settings, registry))
         host, _, _ = settings.listen.rpartition(":")
         try:
             port = await server.start(settings.listen)
         except OSError as error:
             raise StartupError(f"cannot listen on {settings.listen}: {error}") from error
+        if may_end(settings):
+            renewing = asyncio.create_task(generations.run(), name="noosphere-generations")
+            supervise((renewing,), fatal)
+            stack.push_async_callback(cancel, (renewing,))
         address = f"{host}:{port}"
         kept = settings.etcd_endpoints if is_replica(settings) else str(settings.data)
-        log.info("serving", address=address, kept_in=kept, epoch=engine.store.epoch)
+        log.info("serving", address=address, kept_in=kept, epoch=epoch)
         if ready is not None:
             ready(address)
         await stop.wait()
@@ -193,6 +231,18 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
         # After a storage failure no call can finish any more.
         await server.stop(0 if fatal.error is not None else settings.drain_seconds)
     return EXIT_OK if fatal.error is None else EXIT_FAILED
+
+
+def _faces(settings: Settings, clock: Clock, started_ms: int, engine: Engine) -> Faces:
+    return Faces(
+        engine.memory.signals,
+        MemoryRpc(engine.memory, settings.watch_stall_seconds),
+        AdminRpc(engine.memory, clock, started_ms),
+        SessionRpc(engine.sessions, engine.transitions),
+        ContextRpc(engine.contexts),
+        FactRpc(engine.facts),
+        CoordinationRpc(engine.coordination),
+    )
 
 
 @contextlib.asynccontextmanager

@@ -31,7 +31,7 @@ from .sessions import Scribe, SessionRules, Sessions, SummaryWorker, VersionKeep
 from .sessions.draining import OutboxDrain
 from .sessions.session_sources import SessionSources
 from .sessions.teaching import TeachesAfterTurn
-from .supervision import supervise
+from .supervision import cancel, supervise
 from .text import distinct_terms
 from .transitions import Controller, HealthReporter, Learner, RecordedBasis, SessionWatch, Transitions
 from .transitions.chronicle import ContextNote
@@ -159,7 +159,7 @@ async def open_services(
         draining = asyncio.create_task(drain.run(), name="noosphere-outboxes")
         tasks = (*memory.start(), *sessions.start(), *contexts.start(), *facts.start(), draining)
         supervise(tasks, on_fatal)
-        stack.push_async_callback(_cancel, tasks)
+        stack.push_async_callback(cancel, tasks)
         # Manifests that wait are written as long as the drivers are open.
         stack.push_async_callback(contexts.book.settle)
         coordination = Coordination.build(memory.core, memory.signals)
@@ -186,9 +186,3 @@ class _Watched:
 
 def _relate(question: str, texts: Sequence[str]) -> Sequence[float]:
     return relevances(distinct_terms(question), [distinct_terms(text) for text in texts])
-
-
-async def _cancel(tasks: tuple[asyncio.Task[None], ...]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

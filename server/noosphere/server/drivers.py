@@ -77,6 +77,11 @@ def is_replica(settings: Settings) -> bool:
     return bool(settings.etcd_endpoints)
 
 
+def may_end(settings: Settings) -> bool:
+    """Returns whether an epoch can begin while a server runs, as it does when Redis fails over."""
+    return bool(settings.redis_urls.get_secret_value())
+
+
 def _model_of(embedder: Embedder | None) -> StoreModel:
     return NO_MODEL if embedder is None else StoreModel(embedder.name, embedder.dimension)
 
@@ -154,7 +159,7 @@ async def open_drivers(
         StartupError: the working store cannot be used.
     """
     store: WorkingStore
-    if settings.redis_urls.get_secret_value():
+    if may_end(settings):
         store = await _on_redis(settings, lasting.coordinator, clock, on_epoch)
     else:
         try:

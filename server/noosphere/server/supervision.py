@@ -37,3 +37,11 @@ def supervise(tasks: Iterable[asyncio.Task[None]], on_fatal: Callable[[BaseExcep
 
     for task in tasks:
         task.add_done_callback(ended)
+
+
+async def cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancels tasks; returns when they have ended."""
+    held = tuple(tasks)
+    for task in held:
+        task.cancel()
+    await asyncio.gather(*held, return_exceptions=True)

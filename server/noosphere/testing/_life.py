@@ -10,6 +10,8 @@ from pathlib import Path
 
 from noosphere.server.app import Engine, open_engine
 from noosphere.server.config import Settings
+from noosphere.server.rpc.admin import AdminRpc
+from noosphere.server.rpc.faces import Faces
 from noosphere.server.rpc.server import RpcServer
 
 from ._calls import ServerClock
@@ -74,20 +76,17 @@ async def life(
     journal = TapedJournal(data, workshop)
     async with contextlib.AsyncExitStack() as stack:
         engine = await stack.enter_async_context(open_engine(settings, clock=clock, journal=journal, on_fatal=on_fatal))
-        rpc = RpcServer(
-            engine.memory,
-            engine.sessions,
-            engine.transitions,
-            engine.contexts,
-            engine.facts,
-            engine.coordination,
-            clock,
-            enable_reflection=False,
-            service=ObservedMemory(engine.memory, clock.calls, plan, streams),
-            session_service=ObservedSessions(engine.sessions, engine.transitions, clock.calls, plan),
-            context_service=ObservedContexts(engine.contexts, clock.calls, plan),
-            fact_service=ObservedFacts(engine.facts, clock.calls, plan),
-            coordination_service=ObservedCoordination(engine.coordination, clock.calls, plan, streams),
+        rpc = RpcServer(enable_reflection=False)
+        rpc.serve(
+            Faces(
+                engine.memory.signals,
+                ObservedMemory(engine.memory, clock.calls, plan, streams),
+                AdminRpc(engine.memory, clock),
+                ObservedSessions(engine.sessions, engine.transitions, clock.calls, plan),
+                ObservedContexts(engine.contexts, clock.calls, plan),
+                ObservedFacts(engine.facts, clock.calls, plan),
+                ObservedCoordination(engine.coordination, clock.calls, plan, streams),
+            )
         )
         bound = await rpc.start(f"{HOST}:{port}")
         stack.push_async_callback(rpc.abort)

@@ -191,12 +191,21 @@ class Watches:
         self, call: Call, ref: NamespaceRef, collection: str, cursor: int, until: int | None = None
     ) -> AsyncGenerator[WatchMessage, None]:
         told, told_ms = cursor, self._clock.monotonic_ms()
+        head = cursor
         async with Following(self._core.store) as following:
             await following.to(ref)
             with self._tails.join(ref) as tail:
                 while True:
                     idle_ms = self._clock.monotonic_ms() - told_ms
-                    page = await self._page(tail, ref, cursor, until or 0, refresh=idle_ms >= BOOKMARK_MS)
+                    try:
+                        page = await self._page(tail, ref, cursor, until or 0, refresh=idle_ms >= BOOKMARK_MS)
+                    except Refusal as refusal:
+                        if not self._signals.draining or refusal.reason is not Reason.ENGINE_UNAVAILABLE:
+                            raise
+                        # The store's epoch has ended, and the services with it: that is no end of the watch.
+                        yield WatchMessage(Bookmark(True), ResumePoint(ref.storage_id, cursor), head)
+                        raise located(draining(), ref.name, head) from None
+                    head = page.head
                     for batch in page.batches:
                         cursor = batch.revision
                         seen = batch.view(collection)

@@ -19,12 +19,18 @@ from .times import timestamp
 
 
 class AdminRpc(AdminServiceServicer):
-    """The gRPC face of administration."""
+    """The gRPC face of administration.
 
-    def __init__(self, memory: Memory, clock: Clock) -> None:
+    Args:
+        memory: the services.
+        clock: the source of time.
+        started_ms: monotonic time at which the process began to serve; None: now.
+    """
+
+    def __init__(self, memory: Memory, clock: Clock, started_ms: int | None = None) -> None:
         self._memory = memory
         self._clock = clock
-        self._started_ms = clock.monotonic_ms()
+        self._started_ms = clock.monotonic_ms() if started_ms is None else started_ms
 
     @unary
     async def ListNamespaces(self, request: pb.ListNamespacesRequest, context: Context) -> pb.ListNamespacesResponse:

@@ -9,6 +9,9 @@ from grpc_health.v1._async import HealthServicer
 
 from .calls import Context
 
+LIVENESS = "liveness"
+"""The name under which a server is healthy as long as its process is, whatever it waits for."""
+
 
 class Health(HealthServicer):  # type: ignore[misc] # the package has no types
     """The library's health service; NOT_SERVING is the last word of a watch during shutdown."""
@@ -19,6 +22,13 @@ class Health(HealthServicer):  # type: ignore[misc] # the package has no types
         """Reports NOT_SERVING for good and ends the watches."""
         self.draining = True
         await super().enter_graceful_shutdown()
+
+    async def Check(self, request: health_pb2.HealthCheckRequest, context: Context) -> health_pb2.HealthCheckResponse:
+        """Tells the status; that of the process itself is not changed by a shutdown."""
+        if request.service == LIVENESS:
+            return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
+        response: health_pb2.HealthCheckResponse = await super().Check(request, context)
+        return response
 
     async def Watch(self, request: health_pb2.HealthCheckRequest, context: Context) -> None:
         """Streams changes of the status."""

@@ -2,53 +2,22 @@
 
 from __future__ import annotations
 
-import math
-
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from noosphere.v1 import (
-    admin_service_pb2,
-    context_service_pb2,
-    coordination_service_pb2,
-    fact_service_pb2,
-    memory_service_pb2,
-    session_service_pb2,
-)
-from noosphere.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
-from noosphere.v1.context_service_pb2_grpc import add_ContextServiceServicer_to_server
-from noosphere.v1.coordination_service_pb2_grpc import add_CoordinationServiceServicer_to_server
-from noosphere.v1.fact_service_pb2_grpc import add_FactServiceServicer_to_server
-from noosphere.v1.memory_service_pb2_grpc import add_MemoryServiceServicer_to_server
-from noosphere.v1.session_service_pb2_grpc import add_SessionServiceServicer_to_server
+from noosphere.consistency import Reason, Refusal
 
-from ..context.service import ContextService
-from ..coordination import Coordination
-from ..facts.service import Facts
-from ..memory import Memory
-from ..ports.runtime import Clock
-from ..sessions import Sessions
-from ..transitions import Transitions
-from .admin import AdminRpc
-from .context import ContextRpc
-from .coordination import CoordinationRpc
-from .facts import FactRpc
-from .health import Health
-from .memory import MemoryRpc
-from .sessions import SessionRpc
+from .faces import SERVICES, Faces
+from .health import LIVENESS, Health
+from .switchboard import Switchboard
 
 MESSAGE_BYTES_MAX = 1024 * 1024
 RESPONSE_BYTES_MAX = 32 * 1024 * 1024
 CONCURRENT_STREAMS_MAX = 10_000
-SERVICES = (
-    memory_service_pb2.DESCRIPTOR.services_by_name["MemoryService"].full_name,
-    admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
-    session_service_pb2.DESCRIPTOR.services_by_name["SessionService"].full_name,
-    context_service_pb2.DESCRIPTOR.services_by_name["ContextService"].full_name,
-    fact_service_pb2.DESCRIPTOR.services_by_name["FactService"].full_name,
-    coordination_service_pb2.DESCRIPTOR.services_by_name["CoordinationService"].full_name,
-)
+WITHDRAW_SECONDS = 0.25
+"""How long calls under way may go on that were told that there is nothing to wait for."""
+
 SERVER_OPTIONS = (
     # A second server on the port must fail loudly instead of sharing it.
     ("grpc.so_reuseport", 0),
@@ -65,55 +34,57 @@ SERVER_OPTIONS = (
 
 
 class RpcServer:
-    """A gRPC server on one address.
+    """A gRPC server on one address. Calls are answered by what :meth:`serve` was given last.
 
     Args:
-        memory: the services of shared memory.
-        sessions: the services of sessions.
-        transitions: the controller of sessions, and their health.
-        contexts: assembles contexts.
-        facts: long-term facts.
-        coordination: locks, elections and presence.
-        clock: the source of time.
         enable_reflection: whether to describe the API to tools.
-        watch_stall_seconds: how long a watcher may leave a message untaken; infinite for ever.
-        service: what answers calls of MemoryService, for a test that looks over its shoulder.
-        session_service: the same for SessionService.
-        context_service: the same for ContextService.
-        fact_service: the same for FactService.
-        coordination_service: the same for CoordinationService.
     """
 
-    def __init__(
-        self,
-        memory: Memory,
-        sessions: Sessions,
-        transitions: Transitions,
-        contexts: ContextService,
-        facts: Facts,
-        coordination: Coordination,
-        clock: Clock,
-        *,
-        enable_reflection: bool,
-        watch_stall_seconds: float = math.inf,
-        service: MemoryRpc | None = None,
-        session_service: SessionRpc | None = None,
-        context_service: ContextRpc | None = None,
-        fact_service: FactRpc | None = None,
-        coordination_service: CoordinationRpc | None = None,
-    ) -> None:
-        self._memory = memory
+    def __init__(self, *, enable_reflection: bool) -> None:
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._health = Health()
-        add_MemoryServiceServicer_to_server(service or MemoryRpc(memory, watch_stall_seconds), self._server)
-        add_AdminServiceServicer_to_server(AdminRpc(memory, clock), self._server)
-        add_SessionServiceServicer_to_server(session_service or SessionRpc(sessions, transitions), self._server)
-        add_ContextServiceServicer_to_server(context_service or ContextRpc(contexts), self._server)
-        add_FactServiceServicer_to_server(fact_service or FactRpc(facts), self._server)
-        add_CoordinationServiceServicer_to_server(coordination_service or CoordinationRpc(coordination), self._server)
+        self._switchboard = Switchboard()
+        self._faces: Faces | None = None
+        self._ready: bool | None = None
+        self._server.add_generic_rpc_handlers((self._switchboard,))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if enable_reflection:
             reflection.enable_server_reflection((*SERVICES, reflection.SERVICE_NAME), self._server)
+
+    def serve(self, faces: Faces, *, may_end: bool = False) -> None:
+        """Has calls answered from now on.
+
+        Args:
+            faces: what answers them.
+            may_end: whether :meth:`withdraw` may be called before the server is stopped.
+        """
+        self._faces = faces
+        self._switchboard.connect(faces.handlers(), may_end=may_end)
+
+    def refuse(self, why: str) -> None:
+        """Has calls refused with ENGINE_UNAVAILABLE from now on, and tells those under way not to wait any longer.
+
+        Watches and pipelines end with a resume hint, as in a shutdown. Never waits.
+        """
+        self._switchboard.disconnect(Refusal(Reason.ENGINE_UNAVAILABLE, why))
+        if self._faces is not None:
+            self._faces.signals.drain()
+        self._faces = None
+
+    async def withdraw(self, why: str) -> None:
+        """Refuses calls, and breaks off those under way that do not end by themselves; returns when there are none."""
+        self.refuse(why)
+        await self.set_ready(False)
+        await self._switchboard.break_off(Refusal(Reason.ENGINE_UNAVAILABLE, why), WITHDRAW_SECONDS)
+
+    async def set_ready(self, ready: bool) -> None:
+        """Reports whether calls can be answered at present, as the health of every service."""
+        if ready is self._ready:
+            return
+        self._ready = ready
+        status = health_pb2.HealthCheckResponse
+        for service in ("", *SERVICES):
+            await self._health.set(service, status.SERVING if ready else status.NOT_SERVING)
 
     async def start(self, address: str) -> int:
         """Listens; returns the port.
@@ -128,14 +99,15 @@ class RpcServer:
         if port == 0:
             raise OSError(f"{address} cannot be used")
         await self._server.start()
-        for service in ("", *SERVICES):
-            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        await self._health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
+        await self.set_ready(True)
         return port
 
     async def stop(self, grace_seconds: float) -> None:
         """Reports NOT_SERVING, ends watches with a resume hint, lets running calls finish, closes."""
         await self._health.enter_graceful_shutdown()
-        self._memory.signals.drain()
+        if self._faces is not None:
+            self._faces.signals.drain()
         await self._server.stop(grace_seconds)
 
     async def abort(self) -> None:
