@@ -32,7 +32,7 @@ from noosphere.server.checking import (
 
 NAMESPACE = "shared/simulated"
 MS = 1_000_000
-EPOCH = 3 << 40
+EPOCH = 3
 PLAIN = ("a", "b", "c")
 TASKS = ("todo/1", "todo/2")
 
@@ -48,6 +48,8 @@ FAULTS = (
     "forgotten merge",
     "ignored expected version",
 )
+FAILOVER_FAULTS = ("resurrected loss", "unsignalled loss", "more lost than told")
+"""What only a server can do wrong that has failed over."""
 
 
 class Refused(Exception):
@@ -97,11 +99,39 @@ class Server:
     """The rules, once more, and ways to break them."""
 
     def __init__(self, chance: random.Random, faults: frozenset[str]) -> None:
-        self.head = EPOCH
+        self.epoch = EPOCH
+        self.head = EPOCH << 40
+        self.cuts: list[tuple[int, int]] = []
         self.chance = chance
         self.faults = faults
         self.entries: dict[str, Entry] = {}
         self.past: list[tuple[int, dict[str, Entry]]] = [(self.head, {})]
+
+    def fail_over(self) -> None:
+        """Goes back by a few commits, in a new epoch."""
+        cut, entries = self.past[-self.chance.randint(1, min(4, len(self.past)))]
+        lost = self.entries
+        self.epoch += 1
+        self.cuts.append((self.epoch, cut))
+        if self.past[0][0] < cut and self.breaks("more lost than told"):
+            entries = self.past[0][1]
+        if lost != entries and self.breaks("resurrected loss"):
+            key = next(key for key in lost if lost[key] != entries.get(key))
+            entries = {**entries, key: lost[key]}
+        self.head, self.entries = cut, entries
+        self.past = [(cut, entries)]
+
+    def _refuse_lost(self, call: Call) -> None:
+        """Whoever presents what was lost is told."""
+        presented = {call.fence, *(compare.expected for compare in call.compares)}
+        for write in call.writes:
+            presented |= {write.expected or 0, *((write.context.prefix,) if write.context is not None else ())}
+        lost = any(cut < revision <= epoch << 40 for epoch, cut in self.cuts for revision in presented)
+        if lost and not self.breaks("unsignalled loss"):
+            raise Refused("ACKED_WRITES_LOST")
+
+    def _next(self) -> int:
+        return max(self.head, self.epoch << 40) + 1
 
     def breaks(self, fault: str) -> bool:
         return fault in self.faults and self.chance.random() < 0.4
@@ -109,6 +139,7 @@ class Server:
     def execute(self, call: Call, now_ms: int) -> Reply:
         reply = Reply(call.process, call.call, 0, Outcome.OK)
         try:
+            self._refuse_lost(call)
             match call.op:
                 case Op.GET | Op.LIST:
                     return self._read(call, reply)
@@ -140,7 +171,7 @@ class Server:
             entry = self.entry(compare.key)
             if (entry.stored if entry.live else 0) != compare.expected:
                 raise Refused("VERSION_MISMATCH")
-        revision = self.head + 1
+        revision = self._next()
         fresh = {write.key: self._decided(write, revision) for write in call.writes}
         if all(entry is self.entry(key) for key, entry in fresh.items()):
             return replace(reply, head=self.head, results=(Result(0),) * len(call.writes))
@@ -148,7 +179,7 @@ class Server:
             fresh.popitem()
         self._commit(fresh)
         if call.op is Op.MERGE and self.breaks("executed twice"):
-            revision = self.head + 1
+            revision = self._next()
             self._commit({write.key: self._decided(write, revision) for write in call.writes})
         if call.op is Op.MERGE and self.breaks("forgotten merge"):
             self._commit({write.key: replace_entry(self.past[-2][1].get(write.key)) for write in call.writes})
@@ -196,7 +227,7 @@ class Server:
         return Entry(revision, {revision: "merged"}, write.kind, content)
 
     def _claim(self, call: Call, reply: Reply, now_ms: int) -> Reply:
-        revision = self.head + 1
+        revision = self._next()
         if call.op is Op.CLAIM:
             for key in TASKS:
                 entry = self.entry(key)
@@ -228,7 +259,7 @@ class Server:
         return replace(reply, head=self.head, revision=revision, seen=seen, expires_ms=expires_ms)
 
     def _commit(self, fresh: dict[str, Entry]) -> None:
-        self.head += 1
+        self.head = self._next()
         self.entries = {**self.entries, **fresh}
         self.past = [*self.past[-3:], (self.head, self.entries)]
 
@@ -261,6 +292,9 @@ class Client:
         return Call(self.name, next(self._numbers), kind, NAMESPACE, start_ns, **arguments)
 
     def learn(self, call: Call, reply: Reply) -> None:
+        if reply.reason == "ACKED_WRITES_LOST":
+            for key in (*call.written_keys, *(compare.key for compare in call.compares)):
+                self._views.pop(key, None)
         for seen in reply.seen:
             prefix = seen.version or seen.at or reply.head
             self._views[seen.key] = View(seen.version, Context(prefix), seen.values)
@@ -340,7 +374,13 @@ class Client:
 
 
 def simulate(
-    seed: int, *, clients: int = 4, calls: int = 120, faults: tuple[str, ...] = (), unanswered: float = 0.03
+    seed: int,
+    *,
+    clients: int = 4,
+    calls: int = 120,
+    faults: tuple[str, ...] = (),
+    unanswered: float = 0.03,
+    failovers: int = 0,
 ) -> History:
     """Returns a history.
 
@@ -350,6 +390,7 @@ def simulate(
         calls: how many calls in all.
         faults: what the server does wrong, see `FAULTS`.
         unanswered: share of calls whose reply never arrives; half of them take effect.
+        failovers: how often some of the newest commits are lost.
     """
     chance = random.Random(seed)
     server = Server(chance, frozenset(faults))
@@ -397,12 +438,15 @@ def simulate(
 
     for number in range(clients):
         later(0, start(Client(f"agent-{number}", chance, values)))
+    for _ in range(failovers):
+        at_ns = chance.randrange(3 * MS * calls // clients)
+        heapq.heappush(events, (at_ns, next(order), lambda _: server.fail_over()))
     last_ns = 0
     while events:
         last_ns, _, action = heapq.heappop(events)
         action(last_ns)
     recorded.append(_final_read(server, last_ns + MS, sorted(server.entries)))
-    return History(new_header(complete=[NAMESPACE]), tuple(recorded))
+    return History(new_header(complete=[NAMESPACE], cuts={NAMESPACE: server.cuts}), tuple(recorded))
 
 
 def _final_read(server: Server, now_ns: int, keys: list[str]) -> Call:

@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.checking_simulation import FAULTS, simulate
+from msgspec.structs import replace
+from tests.support.checking_simulation import FAILOVER_FAULTS, FAULTS, simulate
 
 from noosphere.server.checking import Kind, Outcome, Verdict, check_calls
 
@@ -89,6 +90,47 @@ def test_the_generated_histories_contain_what_matters() -> None:
     ):
         assert outcomes[wanted] > 0, (wanted, outcomes)
     assert takeovers > 0
+
+
+@settings(max_examples=150)
+@given(
+    seed=st.integers(0, 1 << 32),
+    clients=st.integers(1, 8),
+    failovers=st.integers(1, 4),
+    unanswered=st.sampled_from([0.0, 0.03, 0.3]),
+)
+def test_each_branch_of_a_server_that_fails_over_is_valid(
+    seed: int, clients: int, failovers: int, unanswered: float
+) -> None:
+    verdict = check_calls(simulate(seed, clients=clients, failovers=failovers, unanswered=unanswered))
+    assert verdict.ok, verdict.explain()
+
+
+def test_what_a_failover_lost_is_a_violation_unless_the_header_tells_of_it() -> None:
+    rejected = lost = 0
+    for seed in range(40):
+        history = simulate(seed, failovers=2)
+        lost += any("has lost" in note for note in check_calls(history).notes)
+        rejected += not check_calls(replace(history, header=replace(history.header, cuts={}))).ok
+    assert lost > 30
+    assert rejected > 30
+
+
+@pytest.mark.parametrize("fault", FAILOVER_FAULTS)
+def test_a_server_that_fails_over_wrongly_is_caught_by_both_checkers(fault: str) -> None:
+    caught: Counter[str] = Counter()
+    for seed in range(200):
+        caught.update(found(check_calls(simulate(seed, failovers=2, faults=(fault,), unanswered=0.02))).keys())
+    assert caught["revisions"] >= 10, caught
+    assert caught["registers"] >= 10, caught
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_failovers_do_not_hide_what_else_is_wrong(fault: str) -> None:
+    rejected = 0
+    for seed in range(60):
+        rejected += not check_calls(simulate(seed, failovers=2, faults=(fault,), unanswered=0.02)).ok
+    assert rejected >= 10
 
 
 def test_every_fault_of_the_simulated_server_has_an_expectation() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from pathlib import Path
 
+from .branches import branches_of, check_told
 from .figures import count_figures
 from .history import Call, History
 from .reader import read_history
@@ -34,24 +35,32 @@ def check_calls(history: History, steps_max: int = STEPS_MAX) -> Verdict:
     by_namespace: dict[str, list[Call]] = defaultdict(list)
     for call in history.calls:
         by_namespace[call.namespace].append(call)
+    header = history.header
     found: list[Findings] = []
     timelines: list[Timeline] = []
     coverage: list[Coverage] = []
-    notes = [f"the journal of {process} ends in a torn line" for process in history.header.torn]
+    notes = [f"the journal of {process} ends in a torn line" for process in header.torn]
     for namespace, calls in sorted(by_namespace.items()):
-        complete = namespace in history.header.complete
-        findings, timeline = check_revisions(namespace, calls, complete)
-        found.append(findings)
+        complete = namespace in header.complete
         if not complete:
             notes.append(f"{namespace} may have had other writers: only its revisions, heads and times were checked")
-            continue
-        timelines.append(timeline)
-        findings, covered = check_registers(namespace, calls, steps_max)
-        found.append(findings)
-        findings, tallied = check_tallies(namespace, calls)
-        found.append(findings)
-        left = {key: reason for key, reason in covered.uncovered.items() if key not in tallied}
-        coverage.append(Coverage(covered.registers, left))
+        cuts = header.cuts.get(namespace, ())
+        found.append(check_told(namespace, calls, cuts))
+        for branch in branches_of(calls, cuts):
+            findings, timeline = check_revisions(namespace, branch.calls, complete)
+            found.append(findings)
+            if branch.epoch:
+                notes.append(f"{namespace} has lost {branch.lost} commits before epoch {branch.epoch}, judged apart")
+            if not complete:
+                continue
+            findings, covered = check_registers(namespace, branch.calls, steps_max)
+            found.append(findings)
+            findings, tallied = check_tallies(namespace, branch.calls)
+            found.append(findings)
+            if not branch.epoch:
+                left = {key: reason for key, reason in covered.uncovered.items() if key not in tallied}
+                timelines.append(timeline)
+                coverage.append(Coverage(covered.registers, left))
     figures = count_figures(history.calls, timelines, found, coverage)
     for reason, count in figures.uncovered.items():
         notes.append(f"{count} keys were checked by revisions only: {reason}")

@@ -82,6 +82,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
         complete: namespaces of which every call that may have written is in the history and which were
             new when it began.
         torn: processes whose journal ended in a torn line.
+        cuts: for each namespace, by epoch and oldest first, what survived a failover: the newest revision before it.
     """
 
     format: str
@@ -90,6 +91,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     settings: dict[str, Setting] = {}
     complete: tuple[str, ...] = ()
     torn: tuple[str, ...] = ()
+    cuts: dict[str, tuple[tuple[int, int], ...]] = {}
 
 
 class Context(msgspec.Struct, frozen=True, array_like=True):

@@ -44,6 +44,7 @@ class Kind(StrEnum):
     DOUBLE_COMPLETION = "double completion"
     TWO_HOLDERS = "two holders at once"
     CLAIM_RULE = "claim rule broken"
+    UNTOLD_LOSS = "loss that was not told"
     NOT_LINEARIZABLE = "not linearizable"
 
 

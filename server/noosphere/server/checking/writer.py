@@ -68,14 +68,19 @@ class HistoryWriter:
             written += os.write(self._file, data[written:])
 
 
-def new_header(settings: Mapping[str, Setting] | None = None, complete: Iterable[str] = ()) -> Header:
-    """Returns the header of a history that starts now."""
+def new_header(
+    settings: Mapping[str, Setting] | None = None,
+    complete: Iterable[str] = (),
+    cuts: Mapping[str, Iterable[tuple[int, int]]] | None = None,
+) -> Header:
+    """Returns the header of a history that starts now. See :class:`Header`."""
     return Header(
         format=FORMAT_NAME,
         version=FORMAT_VERSION,
         started_unix_ms=time.time_ns() // 1_000_000,
         settings=dict(settings or {}),
         complete=tuple(complete),
+        cuts={namespace: tuple(found) for namespace, found in (cuts or {}).items()},
     )
 
 
