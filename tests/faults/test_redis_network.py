@@ -145,7 +145,7 @@ async def test_a_replica_that_is_promoted_serves_while_the_old_primary_cannot_be
         # The old one is there again, alive and a primary; what begins now has to find the right one of the two.
         for _ in range(3):
             await load.more(20)
-            store._engine.wire.abort("test")  # type: ignore[union-attr] # There is one: commits were made.
+            (await store.scripts.ready()).nodes[0].wire.abort("test")
     missing = await load.check(store)
     assert len(missing) >= 40, "the failover lost nothing, so nothing was tried"
     assert await epochs(coordinator) == [FIRST_EPOCH, FIRST_EPOCH + 1], "one failover, one epoch"

@@ -163,7 +163,7 @@ async def test_a_primary_that_lives_on_beside_a_new_one_executes_nothing_for_tho
             assert job_ids(await ahead.take("worker", 1, LEASE_MS)) == ["a"]
             # The old primary still answers; it is another process than the newest epoch's.
             before = primary.ask("XINFO", "STREAM", f"{STEM}:s5")
-            (await queue._engine.ready()).wire.abort("as a network does")
+            (await queue._engine.ready()).nodes[0].wire.abort("as a network does")
             primary.kill()
             assert await queue.take("worker", 1, LEASE_MS) == ()
             assert before[1] == 1

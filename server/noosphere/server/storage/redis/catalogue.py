@@ -10,9 +10,9 @@ from noosphere.consistency import to_hex
 
 from ...ports.store import NamespaceRef
 from .engine import Engine
+from .fence import NAMES
 from .scripts import Script
 
-KEY = b"noosphere:{catalogue}:names"
 PAGE = 256
 KNOWN_MAX = 65_536
 """Namespaces that this process knows to be noted; others cost one more round trip at their next commit."""
@@ -38,7 +38,7 @@ class Catalogue:
         earlier = to_hex(max(0, ref.generation - 1)).encode()
         epoch, _ = await self._engine.call(
             Script.REGISTER,
-            KEY,
+            NAMES,
             b"%b\0%b\0%b" % (name, generation, to_hex(ref.origin).encode()),
             b"[%b\0" % name,
             b"(%b\0%b" % (name, earlier),
@@ -57,7 +57,7 @@ class Catalogue:
         low = b"(%b\0%b" % (bound, _LAST) if after and bound >= first else b"[%b" % first if first else b"-"
         high = b"(%b%b" % (first, _LAST) if first else b"+"
         while True:
-            _, entries = await self._engine.call(Script.NAMES, KEY, low, high, PAGE)
+            _, entries = await self._engine.call(Script.NAMES, NAMES, low, high, PAGE)
             refs = [_ref_of(entry) for entry in entries]
             # Generations of one name are few and never parted: the page's last name is read with the next page.
             more = len(entries) == PAGE

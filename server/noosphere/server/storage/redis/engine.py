@@ -11,9 +11,11 @@ from noosphere.consistency import Reason, Refusal, invalid
 from ...ports.coordinator import Coordinator
 from ...ports.runtime import Clock
 from .fence import Fenced, fence
-from .instance import UnfitRedis
+from .instance import UnfitRedis, is_still
+from .lease import EpochLease
 from .scripts import Script
-from .wire import Address, CommandError, Reply, Wire, WireLost
+from .survey import Node
+from .wire import Address, CommandError, Reply, WireLost
 
 PAUSES_SECONDS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 """Before each repetition. Clients repeat calls as well, for longer, so this only bridges what is short."""
@@ -24,24 +26,36 @@ CALL_SECONDS_MAX = 6.0
 STALE_MAX = 3
 """How often a call may meet a namespace that somebody has used in a later epoch than the newest one known."""
 
+IDLE_SECONDS_MAX = 1.0
+"""A connection over which nothing came for longer is looked at anew first: who answers there keeps the scripts, and
+could have been a replica in between without anybody noticing."""
+
+LOOK_SECONDS_MIN = 0.02
+"""Between one look at who serves what, and the next."""
+
 # Answers of a process that is not the primary (any more, or not yet); it has executed nothing.
 _ELSEWHERE = {"NOSCRIPT", "READONLY", "LOADING", "MASTERDOWN", "UNBLOCKED", "NOREPLICAS", "MISCONF"}
+
+# Answers of a node of a cluster that does not serve the slot now; it has executed nothing. While a slot is on its way
+# to another node, nobody executes anything in it: the keys of a namespace might be parted.
+_ANOTHER_NODE = {"MOVED", "CLUSTERDOWN"}
+_LATER = {"ASK", "TRYAGAIN"}
 
 log = logging.getLogger("noosphere.storage.redis")
 
 
 class Engine:
-    """The Redis primary, as whoever is primary at the moment.
+    """Redis, whoever of its processes is primary at the moment: one for everything, or one for each part of a cluster.
 
     Args:
-        addresses: where it may be.
+        addresses: where they may be.
         coordinator: knows the epochs.
-        clock: for pauses.
+        clock: for pauses, and for the epoch lease.
         on_epoch: if given, is told of the first later epoch, from which on every call is refused.
 
     Attributes:
-        epoch: the newest epoch under which a connection was fenced.
-        changed: set, and replaced by a new one, each time a connection has been fenced.
+        epoch: the newest epoch under which connections were fenced.
+        changed: set, and replaced by a new one, each time that was looked at anew.
     """
 
     def __init__(
@@ -55,29 +69,17 @@ class Engine:
         self._coordinator = coordinator
         self._clock = clock
         self._on_epoch = on_epoch
+        self._lease = EpochLease(coordinator, clock, lambda: self.epoch, self._newer)
         self._epoch_ended = False
         self._fenced: Fenced | None = None
         self._fencing: asyncio.Task[Fenced] | None = None
+        self._looked_at = 0.0
         self._closed = False
         self._open_calls = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self.epoch = 0
         self.changed = asyncio.Event()
-
-    async def ready(self) -> Fenced:
-        """Returns a fenced connection; whoever waits for the same one shares the work.
-
-        Raises:
-            WireLost, UnfitRedis, CommandError: see :func:`~.fence.fence`.
-        """
-        fenced = self._fenced
-        if fenced is not None and not fenced.wire.lost:
-            return fenced
-        if self._fencing is None:
-            self._fencing = asyncio.create_task(self._fence())
-            self._fencing.add_done_callback(self._was_fenced)
-        return await asyncio.shield(self._fencing)
 
     async def call(
         self, script: Script, key: bytes, *arguments: str | bytes | int, harmless: bool = True
@@ -86,7 +88,7 @@ class Engine:
 
         Args:
             script: which one.
-            key: the stem of its keys.
+            key: the stem of its keys, whose hash tag says on which node.
             arguments: its arguments.
             harmless: whether it may be executed twice, and so repeated if nobody knows whether it was.
 
@@ -110,6 +112,7 @@ class Engine:
         stale = 0
         loop = asyncio.get_running_loop()
         ends = loop.time() + CALL_SECONDS_MAX
+        outdated: Fenced | None = None
         for pause in PAUSES_SECONDS:
             if problem is not None:
                 if loop.time() + pause > ends:
@@ -117,7 +120,8 @@ class Engine:
                 await self._clock.sleep(pause)
                 self.check()
             try:
-                fenced = await self.ready()
+                fenced, node = await self._reach(key, outdated)
+                await self._lease.require()
                 self.check()
             except (WireLost, CommandError) as error:
                 problem = error
@@ -127,7 +131,7 @@ class Engine:
                 problem = error
                 break
             try:
-                reply = await fenced.wire.call("EVALSHA", fenced.scripts.digests[script], 1, key, *arguments)
+                reply = await node.wire.call("EVALSHA", fenced.scripts.digests[script], 1, key, *arguments)
             except WireLost as error:
                 problem = error
                 if error.sent and not harmless:
@@ -135,9 +139,12 @@ class Engine:
                 continue
             except CommandError as error:
                 problem = error
-                if error.kind not in _ELSEWHERE:
+                if error.kind in _ANOTHER_NODE:
+                    outdated = fenced
+                elif error.kind in _ELSEWHERE:
+                    node.wire.abort(f"answered {error.kind}")
+                elif error.kind not in _LATER:
                     raise _refusal(error) from None
-                fenced.wire.abort(f"answered {error.kind}")
                 continue
             except UnicodeEncodeError:
                 raise invalid("key", "is not Unicode text") from None
@@ -145,12 +152,68 @@ class Engine:
                 stale += 1
                 if stale > STALE_MAX:
                     break
-                fenced.wire.abort("somebody is in a later epoch")
+                node.wire.abort("somebody is in a later epoch")
                 problem = WireLost("somebody is in a later epoch", sent=False)
                 continue
+            # What a process says that others may have left is not told to anybody.
+            await self._lease.require()
             return fenced.epoch, reply
         log.warning("a call of Redis failed: %s", problem)
         raise unavailable() from problem
+
+    async def ask(self, key: bytes, *command: str | bytes | int) -> Reply:
+        """Executes a command, once, on the node that has a key.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        self.check()
+        try:
+            _, node = await self._reach(key)
+            return await node.wire.call(*command)
+        except (WireLost, CommandError, UnfitRedis) as error:
+            raise unavailable() from error
+
+    async def nodes(self) -> tuple[Node, ...]:
+        """Returns every primary.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE, also if one of them is missing.
+        """
+        self.check()
+        try:
+            fenced = self._fenced
+            if fenced is None or not fenced.whole:
+                fenced = await asyncio.shield(self._look())
+        except (WireLost, CommandError, UnfitRedis) as error:
+            raise unavailable() from error
+        if not fenced.whole:
+            raise unavailable()
+        return fenced.nodes
+
+    async def ready(self) -> Fenced:
+        """Returns the present connections; whoever waits for the same ones shares the work.
+
+        Raises:
+            WireLost, UnfitRedis, CommandError, Refusal: see :func:`~.fence.fence`.
+        """
+        fenced = self._fenced
+        if fenced is not None and any(not node.wire.lost for node in fenced.nodes):
+            return fenced
+        return await asyncio.shield(self._look())
+
+    def present(self, key: bytes) -> Node | None:
+        """Returns who has a key if that is known and connected. Does not look whether it still is so."""
+        return self._fenced.node_of(key) if self._fenced is not None else None
+
+    async def address_of(self, key: bytes) -> Address:
+        """Returns where the node is that has a key.
+
+        Raises:
+            WireLost, UnfitRedis, CommandError, Refusal: see :func:`~.fence.fence`.
+        """
+        _, node = await self._reach(key)
+        return node.address
 
     def check(self) -> None:
         """Checks that calls may still be made.
@@ -169,19 +232,57 @@ class Engine:
         await self._idle.wait()
         if self._fencing is not None:
             await asyncio.wait((self._fencing,))
+        await self._lease.stop()
         if self._fenced is not None:
-            await self._fenced.wire.close()
+            await asyncio.gather(*(node.wire.close() for node in self._fenced.nodes))
         # Connections that came to nothing are closed in the loop's next turn.
         await asyncio.sleep(0)
 
-    @property
-    def wire(self) -> Wire | None:
-        """The present connection, if there is one."""
-        return self._fenced.wire if self._fenced is not None else None
+    async def _reach(self, key: bytes, outdated: Fenced | None = None) -> tuple[Fenced, Node]:
+        """Returns who has a key; looks anew if that is not known, or what is known is ``outdated``."""
+        fenced = self._fenced
+        node = None if fenced is None or fenced is outdated else fenced.node_of(key)
+        if fenced is None or node is None:
+            fenced = await asyncio.shield(self._look())
+            node = fenced.node_of(key)
+            if node is None:
+                raise WireLost("no node of the cluster serves the slot", sent=False)
+        silent_seconds = asyncio.get_running_loop().time() - node.wire.heard_at
+        if silent_seconds > IDLE_SECONDS_MAX and not await is_still(node.wire, node.instance):
+            node.wire.abort("was a replica in between")
+            raise WireLost("the primary was a replica in between", sent=False)
+        return fenced, node
+
+    def _newer(self, epoch: int) -> None:
+        """Looks anew, because somebody has begun an epoch: whoever waits for tidings makes no calls that would."""
+        log.warning("epoch %d has begun", epoch)
+        if self._fenced is not None:
+            for node in self._fenced.nodes:
+                node.wire.abort(f"epoch {epoch} has begun")
+        self._look()
+
+    def _look(self) -> asyncio.Task[Fenced]:
+        if self._fencing is None:
+            self._fencing = asyncio.create_task(self._fence())
+            self._fencing.add_done_callback(self._was_fenced)
+        return self._fencing
 
     async def _fence(self) -> Fenced:
-        self._fenced = fenced = await fence(self._addresses, self._coordinator)
+        loop = asyncio.get_running_loop()
+        if (pause := self._looked_at + LOOK_SECONDS_MIN - loop.time()) > 0:
+            await self._clock.sleep(pause)
+        asked_ms = self._clock.monotonic_ms()
+        kept = self._fenced.nodes if self._fenced is not None else ()
+        try:
+            fenced = await fence(
+                self._addresses, self._coordinator, {node.address: node for node in kept if not node.wire.lost}
+            )
+        finally:
+            self._looked_at = loop.time()
+        self._fenced = fenced
         before, self.epoch = self.epoch, fenced.epoch
+        self._lease.confirmed(asked_ms)
+        self._lease.start()
         if before and before != fenced.epoch and self._on_epoch is not None and not self._epoch_ended:
             self._epoch_ended = True
             self._on_epoch(fenced.epoch)

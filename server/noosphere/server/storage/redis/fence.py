@@ -1,38 +1,66 @@
 """The epoch fence: nothing is executed by a Redis process that has not been looked at.
 
-Who it is, is asked on the very connection that the scripts are loaded on and executed over. If it is not the one of
-the newest epoch's record, a new epoch begins first, under which everything that the old one held past what is left is
-known as lost.
+Who it is, is asked on the very connection that the scripts are loaded on and executed over. If it is not of the newest
+epoch's record, a new epoch begins first, under which everything that the old one held past what is left is known as
+lost. Of a cluster the record names every primary, and one that it does not name begins an epoch for all of them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...ports.coordinator import Coordinator
-from .instance import Identity, Instance, UnfitRedis, look_at
-from .scripts import LoadedScripts, scripts_of
-from .wire import Address, CommandError, Wire, WireLost
+from noosphere.consistency import Reason, Refusal
 
-META = "noosphere:{catalogue}:meta"
+from ...ports.coordinator import Coordinator
+from .instance import UnfitRedis
+from .record import History, Members
+from .scripts import LoadedScripts, scripts_of
+from .slots import slot_of
+from .survey import Kept, Node, Survey, survey
+from .wire import Address, CommandError, Reply, WireLost
+
+META = b"noosphere:{catalogue}:meta"
 """A hash: ``e`` the newest epoch that was used here, ``t`` store time at the last orderly end, ``owed`` erasures."""
 
+NAMES = b"noosphere:{catalogue}:names"
+"""The names of all namespaces; on the same node."""
+
 TRIES_MAX = 5
-"""How often an epoch may be overtaken by another one while its scripts are being loaded."""
+"""How often another process may begin an epoch while one is being settled, or its scripts are being loaded."""
 
 log = logging.getLogger("noosphere.storage.redis")
 
 
 class Fenced(NamedTuple):
-    """A connection over which the scripts of one epoch can be executed."""
+    """Connections over which the scripts of one epoch can be executed.
 
-    wire: Wire
-    address: Address
+    Attributes:
+        nodes: to all primaries that were reached.
+        slots: who serves each hash slot, None where that one was not reached; None if there is one primary for all.
+    """
+
     epoch: int
     scripts: LoadedScripts
-    instance: Instance
+    nodes: tuple[Node, ...]
+    slots: Sequence[Node | None] | None
+
+    def node_of(self, key: bytes) -> Node | None:
+        """Returns who has a key, None if that one cannot be reached."""
+        node = self.nodes[0] if self.slots is None else self.slots[slot_of(key)]
+        return node if node is not None and not node.wire.lost else None
+
+    @property
+    def whole(self) -> bool:
+        """Whether every primary is reached: whoever has to do with all of them cannot do with less."""
+        return all(not node.wire.lost for node in self.nodes) and (self.slots is None or None not in self.slots)
+
+    @property
+    def durability(self) -> str:
+        """What all of them promise: ``fsync`` only if each answers a write only when that is on disk."""
+        return "fsync" if all(node.instance.durability == "fsync" for node in self.nodes) else "os"
 
 
 def channel_of(address: Address) -> str:
@@ -40,99 +68,100 @@ def channel_of(address: Address) -> str:
     return f"noosphere:heads:{address.database}"
 
 
-async def find_primary(addresses: Sequence[Address], known: Identity | None) -> tuple[Wire, Address, Instance]:
-    """Connects to the known instance if it answers as a primary, else to the first address where a primary does.
-
-    An old primary that comes back takes itself for one as well. Whoever took the first that answers would begin one
-    epoch after the other, each of which loses what the one before has been given.
-
-    Raises:
-        WireLost: there is none.
-        UnfitRedis: there is one that cannot be used.
-    """
-    problems = []
-    another: tuple[Wire, Address, Instance] | None = None
-    try:
-        for address in addresses:
-            try:
-                wire = await Wire.connect(address)
-            except (WireLost, CommandError) as error:
-                problems.append(f"{address}: {error}")
-                continue
-            try:
-                instance = await look_at(wire)
-            except (WireLost, CommandError) as error:
-                wire.abort("not looked at")
-                problems.append(f"{address}: {error}")
-                continue
-            except BaseException:
-                wire.abort("unfit")
-                raise
-            if not instance.is_primary:
-                wire.abort("a replica")
-                problems.append(f"{address}: is a replica, or still loads")
-            elif known is None or instance.identity == known:
-                if another is not None:
-                    another[0].abort("another one is known")
-                return wire, address, instance
-            elif another is None:
-                another = wire, address, instance
-            else:
-                wire.abort("not the first one")
-    except BaseException:
-        if another is not None:
-            another[0].abort("not chosen")
-        raise
-    if another is None:
-        raise WireLost(f"no Redis primary answers ({'; '.join(problems)})", sent=False)
-    return another
-
-
-async def fence(addresses: Sequence[Address], coordinator: Coordinator) -> Fenced:
-    """Finds the primary, settles the epoch under which it is used, and loads the scripts.
+async def fence(addresses: Sequence[Address], coordinator: Coordinator, kept: Kept) -> Fenced:
+    """Finds the primaries, settles the epoch under which they are used, and loads the scripts.
 
     Raises:
         WireLost: no primary answers.
         UnfitRedis: it cannot be used, or the coordinator is not the one it was used with.
         CommandError: it refuses what is needed.
+        Refusal: ENGINE_UNAVAILABLE, from the coordinator.
     """
-    for _ in range(TRIES_MAX):
-        records = await coordinator.epochs()
-        known = Identity.told_in(records[-1].recovered) if records else None
-        wire, address, instance = await find_primary(addresses, known)
-        try:
-            epoch = await _settle_epoch(wire, instance, coordinator)
-            scripts = scripts_of(epoch, channel_of(address))
-            for text in scripts.texts.values():
-                await wire.call("SCRIPT", "LOAD", text)
+    used, found = dict(kept), None
+    try:
+        for _ in range(TRIES_MAX):
+            history = History(await coordinator.epochs())
+            found = await survey(addresses, used, history)
+            used = {node.address: node for node in found.nodes}
+            epoch = await _settle_epoch(found, history, coordinator)
+            if not epoch:
+                continue
+            scripts = scripts_of(epoch, channel_of(addresses[0]))
+            await _load(found, epoch, scripts)
             # Another process may have begun a later epoch meanwhile; from here on its flush would be noticed.
             if (await coordinator.epochs())[-1].epoch == epoch:
-                return Fenced(wire, address, epoch, scripts, instance)
-        except BaseException:
-            wire.abort("not fenced")
-            raise
-        # That epoch may be of another primary than this one.
-        wire.abort("overtaken")
-    raise WireLost(f"epochs follow each other too fast: {TRIES_MAX} while scripts were loaded", sent=False)
+                return Fenced(epoch, scripts, found.nodes, found.slots)
+    except BaseException:
+        _let_go(found, kept)
+        raise
+    _let_go(found, kept)
+    raise WireLost(f"epochs follow each other too fast: others were faster {TRIES_MAX} times", sent=False)
 
 
-async def _settle_epoch(wire: Wire, instance: Instance, coordinator: Coordinator) -> int:
-    """Returns the epoch of an instance; begins one if the newest is that of another."""
-    records = await coordinator.epochs()
-    known = records[-1].epoch if records else 0
-    reached = int(await wire.call("HGET", META, "e") or 0)
+def _let_go(found: Survey | None, kept: Kept) -> None:
+    """Closes connections that nobody gets to use."""
+    for node in found.nodes if found is not None else ():
+        if node not in kept.values():
+            node.wire.abort("not fenced")
+
+
+async def _settle_epoch(found: Survey, history: History, coordinator: Coordinator) -> int:
+    """Returns the epoch of what was found, a new one if the newest is that of others; 0 if somebody else was faster."""
+    known = history.epoch
+    catalogue = found.nodes[0] if found.slots is None else found.slots[slot_of(META)]
+    reached = names = 0
+    if catalogue is not None:
+        reached = int(await catalogue.wire.call("HGET", META, "e") or 0)
     if known < reached:
         raise UnfitRedis(
             f"the coordinator knows epochs up to {known}, this Redis has reached {reached}: they do not belong together"
         )
-    last = Identity.told_in(records[-1].recovered) if records else None
-    if last == instance.identity:
+    strange = [node for node in found.nodes if not history.has(node.digest)]
+    if not strange and not found.gone:
         return known
-    names = await wire.call("ZCARD", "noosphere:{catalogue}:names")
-    cause = "created" if not reached else "unclean: Redis was restarted, or another one was promoted"
-    epoch = await coordinator.begin_epoch(cause, f"{instance.identity}: {names} namespaces", known + 1)
-    log.warning("epoch %d begins: %s; %d namespaces", epoch, cause, names)
+    if catalogue is not None:
+        names = await catalogue.wire.call("ZCARD", NAMES)
+    if history.newest is None and not reached:
+        cause = "created"
+    elif strange:
+        cause = "unclean: Redis was restarted, or another one was promoted"
+    else:
+        cause = "unclean: a node of the Redis cluster is gone"
+    members = Members(frozenset(node.digest for node in found.nodes), found.cluster_epoch)
+    try:
+        epoch = await coordinator.begin_epoch(cause, members.told(names), known + 1, known)
+    except Refusal as refusal:
+        if refusal.reason is not Reason.CONTENTION:
+            raise
+        # Somebody else has begun one, as like as not for the very same.
+        return 0
+    who = ", ".join(f"{node.address} {node.instance.identity}" for node in strange)
+    log.warning("epoch %d begins: %s; %d namespaces; new: %s", epoch, cause, names, who or "nobody")
     # Only whoever begins an epoch ends the earlier ones so; two versions of the scripts can share one.
-    await wire.call("SCRIPT", "FLUSH")
-    await wire.call("HSET", META, "e", epoch)
+    await asyncio.gather(*(_ask(node, "SCRIPT", "FLUSH") for node in found.nodes))
+    if catalogue is not None:
+        await _ask(catalogue, "HSET", META, "e", epoch)
     return epoch
+
+
+async def _load(found: Survey, epoch: int, scripts: LoadedScripts) -> None:
+    """Loads the scripts of an epoch wherever this connection has not loaded them yet."""
+
+    async def onto(node: Node) -> None:
+        await asyncio.gather(*(_ask(node, "SCRIPT", "LOAD", text) for text in scripts.texts.values()))
+        node.epoch = epoch
+
+    await asyncio.gather(*(onto(node) for node in found.nodes if node.epoch != epoch))
+    if all(node.wire.lost for node in found.nodes):
+        raise WireLost("no Redis primary answers any more", sent=False)
+
+
+async def _ask(node: Node, *command: str | bytes | int) -> Reply:
+    """Asks one of several; that it is gone is seen by whoever needs it."""
+    try:
+        return await node.wire.call(*command)
+    except WireLost:
+        return None
+    except CommandError:
+        node.wire.abort("refuses what is needed")
+        raise

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
+import hashlib
 from typing import NamedTuple
 
-from .wire import CommandError, Wire
+from .wire import Address, CommandError, Wire
 
 VERSION_MIN = (7, 0)
 """The first with flags in scripts: those that write are refused as a whole when memory is exhausted."""
-
-_TOLD = re.compile(r"\bredis run_id=(\w+) replid=(\w+)")
 
 
 class UnfitRedis(Exception):
@@ -24,14 +22,13 @@ class Identity(NamedTuple):
     replication_id: str
 
     def __str__(self) -> str:
-        """Returns what an epoch's record says of it."""
-        return f"redis run_id={self.run_id} replid={self.replication_id}"
+        """Returns what an operator can compare with what Redis says."""
+        return f"run_id={self.run_id} replid={self.replication_id}"
 
-    @classmethod
-    def told_in(cls, text: str) -> Identity | None:
-        """Returns whom an epoch's record tells of, None if it tells of something else."""
-        found = _TOLD.search(text)
-        return cls(found[1], found[2]) if found is not None else None
+    @property
+    def digest(self) -> str:
+        """80 bits that stand for it."""
+        return hashlib.blake2b(f"{self.run_id} {self.replication_id}".encode(), digest_size=10).hexdigest()
 
 
 class Instance(NamedTuple):
@@ -41,13 +38,14 @@ class Instance(NamedTuple):
     is_primary: bool
     durability: str
     saves: bool
+    in_cluster: bool
 
 
-async def look_at(wire: Wire) -> Instance:
-    """Asks who answers.
+async def look_at(wire: Wire, address: Address) -> Instance:
+    """Asks who answers, and goes to the database of the address.
 
     Raises:
-        UnfitRedis: it is too old, evicts, or is part of a cluster.
+        UnfitRedis: it is too old, evicts, or has no such database.
         CommandError, WireLost: it does not answer that.
     """
     info = await told(wire)
@@ -57,20 +55,34 @@ async def look_at(wire: Wire) -> Instance:
     policy = info["maxmemory_policy"]
     if policy != "noeviction":
         raise UnfitRedis(f"maxmemory-policy is {policy}: records would vanish; it has to be noeviction")
-    if info.get("cluster_enabled", "0") != "0":
-        raise UnfitRedis("cluster-enabled is yes: this version takes one primary, with or without replicas")
+    in_cluster = info.get("cluster_enabled", "0") != "0"
+    if address.database:
+        if in_cluster:
+            raise UnfitRedis(f"redis url: database {address.database}: {address} is of a cluster, which has only 0")
+        await wire.call("SELECT", address.database)
     return Instance(
         Identity(info["run_id"], info["master_replid"]),
         info["role"] == "master" and info["loading"] == "0",
         "fsync" if info["aof_enabled"] == "1" and await _setting(wire, "appendfsync") == "always" else "os",
         # Where it may not be asked, what costs more is assumed.
         await _setting(wire, "save") != "",
+        in_cluster,
     )
 
 
-async def told(wire: Wire) -> dict[str, str]:
+async def is_still(wire: Wire, instance: Instance) -> bool:
+    """Returns whether who answers is still the same primary: one that was a replica in between is not.
+
+    Raises:
+        CommandError, WireLost: it does not answer that.
+    """
+    info = await told(wire, "replication")
+    return info["role"] == "master" and info["master_replid"] == instance.identity.replication_id
+
+
+async def told(wire: Wire, *sections: str) -> dict[str, str]:
     """Returns what INFO says, by name."""
-    text = (await wire.call("INFO")).decode("utf-8", "replace")
+    text = (await wire.call("INFO", *sections)).decode("utf-8", "replace")
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
 

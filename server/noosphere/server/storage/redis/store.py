@@ -35,7 +35,7 @@ from ...ports.store import (
 from ..bounds import check_commit
 from ..heads import Followed, HeadFeeds
 from .catalogue import Catalogue
-from .engine import Engine
+from .engine import Engine, unavailable
 from .fence import META
 from .instance import UnfitRedis, told
 from .packing import (
@@ -118,10 +118,11 @@ class RedisStore:
         opened: RedisStore | None = None
         try:
             fenced = await engine.ready()
-            seconds, micros = await fenced.wire.call("TIME")
-            stored_ms = int(await fenced.wire.call("HGET", META, "t") or 0)
-            time = StoreTime(clock, max(stored_ms, int(seconds) * 1000 + int(micros) // 1000))
-            opened = store = cls(engine, time, fenced.instance.durability, clock)
+            times_ms = [int(await engine.ask(META, "HGET", META, "t") or 0)]
+            for node in fenced.nodes:
+                seconds, micros = await node.wire.call("TIME")
+                times_ms.append(int(seconds) * 1000 + int(micros) // 1000)
+            opened = store = cls(engine, StoreTime(clock, max(times_ms)), fenced.durability, clock)
             await store._tidings.start()
             if await store._rewriter.owed():
                 store._finishing = asyncio.create_task(store._finish_erasing())
@@ -336,8 +337,12 @@ class RedisStore:
             spaces += 1
             records += stats.record_count
             record_bytes += stats.record_bytes
-        fenced = await self._engine.ready()
-        info = await told(fenced.wire)
+        journal_bytes = 0
+        try:
+            for node in await self._engine.nodes():
+                journal_bytes += int((await told(node.wire)).get("aof_current_size", 0))
+        except (WireLost, CommandError) as error:
+            raise unavailable() from error
         return StoreTotals(
             spaces,
             spaces,
@@ -346,7 +351,7 @@ class RedisStore:
             self._commit_count,
             # How many of them Redis has synced at once, it does not tell.
             self._commit_count,
-            int(info.get("aof_current_size", 0)),
+            journal_bytes,
         )
 
     def heads(self) -> AsyncIterator[HeadMoved]:
@@ -373,11 +378,10 @@ class RedisStore:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._finishing
         await self._tidings.stop()
-        wire = self._engine.wire
-        if wire is not None:
-            # So that the next process begins no earlier, even on a machine whose clock is behind.
-            with contextlib.suppress(WireLost, CommandError):
-                await wire.call("HSET", META, "t", self._time.told_ms)
+        # So that the next process begins no earlier, even on a machine whose clock is behind. Not at any price.
+        with contextlib.suppress(WireLost, CommandError):
+            if (node := self._engine.present(META)) is not None:
+                await node.wire.call("HSET", META, "t", self._time.told_ms)
         await self._engine.close()
         self._feeds.close()
 

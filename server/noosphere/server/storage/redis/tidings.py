@@ -61,13 +61,13 @@ class Tidings:
             await self._wire.close()
 
     async def _subscribe(self) -> asyncio.Event:
-        fenced = await self._engine.ready()
+        address = (await self._engine.ready()).nodes[0].address
         changed = self._engine.changed
         if self._wire is not None:
             # Of a try that has failed later on.
             self._wire.abort("not needed")
-        self._wire = wire = await Wire.connect(fenced.address)
-        await wire.subscribe(channel_of(fenced.address), self._moved)
+        self._wire = wire = await Wire.connect(address)
+        await wire.subscribe(channel_of(address), self._moved)
         return changed
 
     async def _follow(self, changed: asyncio.Event) -> None:

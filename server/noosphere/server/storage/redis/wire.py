@@ -82,6 +82,7 @@ class Wire(asyncio.Protocol):
 
     Attributes:
         batch_count: how many times it has written; calls of one turn of the event loop are one batch.
+        heard_at: when the last reply came, in the event loop's time.
     """
 
     def __init__(self) -> None:
@@ -97,10 +98,11 @@ class Wire(asyncio.Protocol):
         self._watch: asyncio.TimerHandle | None = None
         self._on_message: Callable[[bytes], None] | None = None
         self.batch_count = 0
+        self.heard_at = self._loop.time()
 
     @classmethod
     async def connect(cls, address: Address) -> Wire:
-        """Connects and says who we are.
+        """Connects and says who we are; which database is meant is said by whoever looks at who answers.
 
         Raises:
             WireLost: nobody answers.
@@ -116,8 +118,6 @@ class Wire(asyncio.Protocol):
         try:
             if address.password:
                 await wire.call("AUTH", *([address.user] if address.user else []), address.password)
-            if address.database:
-                await wire.call("SELECT", address.database)
         except BaseException:
             wire.abort("not let in")
             raise
@@ -184,6 +184,7 @@ class Wire(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """See asyncio."""
+        self.heard_at = self._loop.time()
         try:
             self._parser.feed(data)
             # False is no reply that Redis gives: it says that there is none yet.

@@ -1,0 +1,60 @@
+"""What the coordinator's record of an epoch says of Redis: which processes held the data when the epoch began."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...ports.coordinator import EpochRecord
+
+_TOLD = re.compile(r"\bredis(?: cluster at=(\d+))? nodes=([0-9a-f,]+)")
+
+
+class Members(NamedTuple):
+    """The processes of an epoch, by their digests; ``cluster_epoch`` is 0 of a Redis that is no cluster."""
+
+    digests: frozenset[str]
+    cluster_epoch: int = 0
+
+    def told(self, names: int) -> str:
+        """Returns what the record is to say; ``names`` is how many namespaces are known."""
+        cluster = f" cluster at={self.cluster_epoch}" if self.cluster_epoch else ""
+        return f"redis{cluster} nodes={','.join(sorted(self.digests))}: {names} namespaces"
+
+
+class History:
+    """What all records together say.
+
+    Attributes:
+        epoch: the newest, 0 if there is none.
+        newest: its members, None if its record tells of something else.
+    """
+
+    def __init__(self, records: Sequence[EpochRecord]) -> None:
+        self.epoch = records[-1].epoch if records else 0
+        members = [_members_in(record.recovered) for record in records]
+        self.newest = members[-1] if members else None
+        self._ever = frozenset[str]().union(*(known.digests for known in members if known is not None))
+
+    @property
+    def cluster_epoch(self) -> int:
+        """What the newest says of the cluster's own epoch, 0 if it says nothing."""
+        return self.newest.cluster_epoch if self.newest is not None else 0
+
+    def has(self, digest: str) -> bool:
+        """Returns whether a process belongs to the newest epoch."""
+        return self.newest is not None and digest in self.newest.digests
+
+    def replaced(self, digest: str) -> bool:
+        """Returns whether a process belonged to an earlier epoch, and others have its place."""
+        return self.newest is not None and digest in self._ever and not self.has(digest)
+
+    def knows(self, digest: str) -> bool:
+        """Returns whether a process ever belonged to an epoch."""
+        return digest in self._ever
+
+
+def _members_in(text: str) -> Members | None:
+    found = _TOLD.search(text)
+    return Members(frozenset(found[2].split(",")), int(found[1] or 0)) if found is not None else None

@@ -1,0 +1,258 @@
+"""Who begins an epoch, and who may go on in one: many servers that meet a failover, and one that is cut off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.contract.build import commit, head, put, write
+from tests.contract.redislab import LabClock
+from tests.support.etcd import EtcdProcess, needs_etcd
+from tests.support.redis import RedisProcess, catch_up, needs_redis
+
+from noosphere.consistency import Reason, Refusal, find_lost
+from noosphere.server.ports.coordinator import Coordinator, EpochRecord
+from noosphere.server.ports.runtime import SystemClock
+from noosphere.server.ports.store import NamespaceRef
+from noosphere.server.storage.embedded import EmbeddedCoordinator
+from noosphere.server.storage.etcd import EtcdCoordinator
+from noosphere.server.storage.redis import RedisStore, UnfitRedis, engine, lease
+
+pytestmark = needs_redis
+
+A = NamespaceRef("shared/a")
+
+
+class Cut:
+    """A coordinator to which the connection may be cut."""
+
+    def __init__(self, inner: Coordinator) -> None:
+        self._inner = inner
+        self.reachable = asyncio.Event()
+        self.reachable.set()
+        self.asked = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def epochs(self) -> tuple[EpochRecord, ...]:
+        self.asked += 1
+        await self.reachable.wait()
+        return await self._inner.epochs()
+
+
+@pytest.fixture
+def primary(tmp_path: Path) -> Iterator[RedisProcess]:
+    """A Redis."""
+    server = RedisProcess(tmp_path / "primary")
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def replica(tmp_path: Path, primary: RedisProcess) -> Iterator[RedisProcess]:
+    """Another one that follows it."""
+    server = RedisProcess(tmp_path / "replica", replicaof=f"127.0.0.1 {primary.port}")
+    server.start()
+    catch_up(primary, server)
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+async def coordinator(tmp_path: Path) -> AsyncIterator[EmbeddedCoordinator]:
+    """What all servers share."""
+    folder = tmp_path / "coordination"
+    folder.mkdir()
+    made = await EmbeddedCoordinator.open(folder, clock=SystemClock())
+    await made.begin_epoch("test", "nothing", 9_000)
+    yield made
+    await made.close()
+
+
+async def fail_over_under(stores: list[RedisStore], primary: RedisProcess, replica: RedisProcess) -> None:
+    """Promotes the replica under all of them at once."""
+    primary.kill()
+    replica.ask("REPLICAOF", "NO", "ONE")
+    await asyncio.gather(*(head(store, A) for store in stores))
+    assert len({store.epoch for store in stores}) == 1
+    # None of them ends what another one has begun.
+    await asyncio.gather(*(write(store, put(f"k{i}"), namespace=A) for i, store in enumerate(stores)))
+
+
+async def test_servers_that_meet_one_promoted_replica_begin_one_epoch(
+    primary: RedisProcess, replica: RedisProcess, coordinator: EmbeddedCoordinator
+) -> None:
+    urls = [primary.url, replica.url]
+    clock = SystemClock()
+    stores = await asyncio.gather(*(RedisStore.open(urls, coordinator, clock=clock) for _ in range(8)))
+    try:
+        assert len(await coordinator.epochs()) == 2, "one for the Redis that nobody knew"
+        await fail_over_under(stores, primary, replica)
+        assert len(await coordinator.epochs()) == 3
+    finally:
+        await asyncio.gather(*(store.close() for store in stores))
+
+
+@needs_etcd
+async def test_servers_with_coordinators_of_their_own_on_one_etcd_begin_one_epoch(
+    tmp_path: Path, primary: RedisProcess, replica: RedisProcess
+) -> None:
+    etcd = EtcdProcess(tmp_path / "etcd")
+    etcd.start()
+    clock = SystemClock()
+    coordinators: list[EtcdCoordinator] = []
+    stores: list[RedisStore] = []
+    try:
+        for _ in range(4):
+            coordinators.append(await EtcdCoordinator.open([etcd.endpoint], clock=clock))
+        urls = [primary.url, replica.url]
+        stores += await asyncio.gather(*(RedisStore.open(urls, known, clock=clock) for known in coordinators))
+        assert len(await coordinators[0].epochs()) == 1
+        await fail_over_under(stores, primary, replica)
+        assert len(await coordinators[0].epochs()) == 2
+    finally:
+        await asyncio.gather(*(store.close() for store in stores))
+        await asyncio.gather(*(known.close() for known in coordinators))
+        etcd.kill()
+
+
+async def test_without_a_confirmed_epoch_nothing_is_read_or_written(
+    primary: RedisProcess, coordinator: EmbeddedCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A call that finds the lease run out waits for so long; the test need not.
+    monkeypatch.setattr(lease, "CALLER_SECONDS_MAX", 0.02)
+    clock, cut = LabClock(), Cut(coordinator)
+    store = await RedisStore.open([primary.url], cut, clock=clock)
+    try:
+        first = await write(store, put("a"), namespace=A)
+        cut.reachable.clear()
+        clock.advance(10_000)
+        assert await write(store, put("a"), namespace=A) == first + 1, "twice its time has not passed"
+        clock.advance(1)
+        asked = (commit(store, put("a"), namespace=A), store.read(A, ()), store.drop(A, None), store.changes(A, 0, 9))
+        for call in asked:
+            with pytest.raises(Refusal, match="has not confirmed for 10 s that epoch") as refused:
+                await call
+            assert refused.value.reason is Reason.ENGINE_UNAVAILABLE
+        cut.reachable.set()
+        assert await head(store, A) == first + 1, "what was refused was not executed"
+        assert await write(store, put("a"), namespace=A) == first + 2
+        assert len(await coordinator.epochs()) == 2, "to be cut off begins no epoch"
+    finally:
+        await store.close()
+
+
+async def test_the_lease_is_counted_from_before_the_coordinator_was_asked(
+    primary: RedisProcess, coordinator: EmbeddedCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "CALLER_SECONDS_MAX", 0.02)
+    clock, cut = LabClock(), Cut(coordinator)
+    store = await RedisStore.open([primary.url], cut, clock=clock)
+    try:
+        cut.reachable.clear()
+        clock.advance(10_001)
+        asked = cut.asked
+        with pytest.raises(Refusal):
+            await head(store, A)
+        assert cut.asked == asked + 1
+        # The answer that is on its way may have been given at any time since.
+        clock.advance(10_001)
+        cut.reachable.set()
+        cut.reachable.clear()
+        with pytest.raises(Refusal):
+            await head(store, A)
+        cut.reachable.set()
+        assert await head(store, A) == 0
+    finally:
+        await store.close()
+
+
+async def test_a_newer_epoch_is_noticed_without_any_call(
+    primary: RedisProcess, replica: RedisProcess, coordinator: EmbeddedCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing tells the one whose primary still lives: it makes no calls, and waits for tidings of the others."""
+    monkeypatch.setattr(lease, "TTL_SECONDS", 0.05)
+    told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    clock = SystemClock()
+    urls = [primary.url, replica.url]
+    quiet = await RedisStore.open(urls, coordinator, clock=clock, on_epoch=told.set_result)
+    kept = await RedisStore.open(urls, coordinator, clock=clock)
+    other = None
+    try:
+        first = await write(quiet, put("a"), namespace=A)
+        catch_up(primary, replica)
+        replica.ask("REPLICAOF", "NO", "ONE")
+        other = await RedisStore.open([replica.url], coordinator, clock=clock)
+        async with asyncio.timeout(60):
+            assert await told == other.epoch == quiet.epoch
+        with pytest.raises(Refusal) as refused:
+            await head(quiet, A)
+        assert refused.value.reason is Reason.ENGINE_UNAVAILABLE
+        # Who keeps nothing in memory goes on, with the primary of the newest epoch.
+        primary.ask("REPLICAOF", "127.0.0.1", replica.port)
+        newer = await write(other, put("a"), namespace=A)
+        assert newer > first
+        assert await head(kept, A) == newer
+        assert len(await coordinator.epochs()) == 3
+    finally:
+        for store in (quiet, kept, other):
+            if store is not None:
+                await store.close()
+
+
+async def test_a_primary_that_another_one_has_replaced_is_not_gone_back_to(
+    primary: RedisProcess, replica: RedisProcess, coordinator: EmbeddedCoordinator
+) -> None:
+    """Both say to be the primary, and which one a server meets first depends on the order of its addresses."""
+    clock = SystemClock()
+    store = await RedisStore.open([replica.url, primary.url], coordinator, clock=clock)
+    others: list[RedisStore] = []
+    try:
+        await write(store, put("a"), namespace=A)
+        catch_up(primary, replica)
+        replica.ask("REPLICAOF", "NO", "ONE")
+        assert await write(store, put("a"), namespace=A), "as long as its primary lives, it stays with that"
+        others.append(await RedisStore.open([replica.url], coordinator, clock=clock))
+        newer = await write(others[0], put("a"), namespace=A)
+        for urls in ([primary.url, replica.url], [replica.url, primary.url]):
+            others.append(await RedisStore.open(urls, coordinator, clock=clock))
+            assert await head(others[-1], A) == newer
+        with pytest.raises(UnfitRedis, match="another one was promoted in its place"):
+            await RedisStore.open([primary.url], coordinator, clock=clock)
+        assert len(await coordinator.epochs()) == 3
+        primary.restart()
+        replica.ask("REPLICAOF", "127.0.0.1", primary.port)
+        others.append(await RedisStore.open([primary.url, replica.url], coordinator, clock=clock))
+        assert len(await coordinator.epochs()) == 4, "after a restart it is another process"
+    finally:
+        for one in (store, *others):
+            await one.close()
+
+
+async def test_a_primary_that_was_a_replica_while_nobody_called_is_looked_at_anew(
+    primary: RedisProcess, replica: RedisProcess, coordinator: EmbeddedCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has kept its connections and its scripts, and taken over the data of the other one."""
+    store = await RedisStore.open([primary.url, replica.url], coordinator, clock=SystemClock())
+    try:
+        first = await write(store, put("a"), namespace=A)
+        catch_up(primary, replica)
+        replica.ask("REPLICAOF", "127.0.0.1", 1)
+        lost = await write(store, put("a"), namespace=A)
+        epoch = store.epoch
+        replica.ask("REPLICAOF", "NO", "ONE")
+        primary.ask("REPLICAOF", "127.0.0.1", replica.port)
+        catch_up(replica, primary)
+        primary.ask("REPLICAOF", "NO", "ONE")
+        replica.ask("REPLICAOF", "127.0.0.1", primary.port)
+        monkeypatch.setattr(engine, "IDLE_SECONDS_MAX", 0.0)
+        view = (await store.read(A, ())).view
+        assert (view.head, view.epoch) == (first, epoch + 1)
+        assert find_lost(lost, view.cuts) is not None
+    finally:
+        await store.close()
