@@ -99,7 +99,7 @@ class Facts:
             number = self._random.randrange(len(self._vectors))
             number -= number % RARE_EVERY if rare else 0
             kinds = (MemoryType.PROCEDURAL,) if rare else ()
-            asked = SearchAsked(_question(number), (OWNER,), limit=HITS, memory_types=kinds).checked()
+            asked = SearchAsked(question_of(number), (OWNER,), limit=HITS, memory_types=kinds).checked()
             noise = self._numbers.standard_normal(len(self._vectors[number])).astype(np.float32)
             vector = (self._vectors[number] + noise / 2).tolist()
             self._begin()
@@ -109,7 +109,7 @@ class Facts:
             taken.append((time.perf_counter() - begun) * 1e3)
             self._pause()
             left = -(-len(self._vectors) // RARE_EVERY) if rare else len(self._vectors)
-            if len(hits) != min(HITS, left) or _id(number) not in {hit.fact.id for hit in hits}:
+            if len(hits) != min(HITS, left) or id_of(number) not in {hit.fact.id for hit in hits}:
                 raise WrongAnswer(f"{asked.query!r} finds {len(hits)} facts, or not {_text(number)!r}")
         return {"p50_ms": percentile(taken, 0.5), "p99_ms": percentile(taken, 0.99), "calls": calls}
 
@@ -169,7 +169,8 @@ def _text(number: int) -> str:
     return f"{name} keeps the {thing} number {number} in the {place}"
 
 
-def _question(number: int) -> str:
+def question_of(number: int) -> str:
+    """Returns what asks for one of the facts."""
     name, thing, _ = _words(number)
     return f"Where does {name} keep the {thing} number {number}?"
 
@@ -178,7 +179,8 @@ def _words(number: int) -> tuple[str, str, str]:
     return _NAMES[number % len(_NAMES)], _THINGS[number // 7 % len(_THINGS)], _PLACES[number // 3 % len(_PLACES)]
 
 
-def _id(number: int) -> str:
+def id_of(number: int) -> str:
+    """Returns the id of one of the facts."""
     return make_id(OWNER, digest("bench", str(number)))
 
 
@@ -188,7 +190,7 @@ def _note(number: int, now_ms: int) -> FactNote:
     kind = MemoryType.SEMANTIC if number % RARE_EVERY else MemoryType.PROCEDURAL
     key = digest("key", str(number))
     return FactNote(
-        _id(number),
+        id_of(number),
         OWNER,
         FactState.CURRENT,
         (version,),

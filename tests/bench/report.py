@@ -243,6 +243,23 @@ _TABLES = (
         ),
     ),
     _Table(
+        "Contexts with facts",
+        "One caller, one call after the other, with raw stubs, of a whole server with its bundled embedder: contexts "
+        "whose input asks for one of the facts, another one each time, less those with the same inputs and no facts. "
+        "Embedding the question is part of it. Every context has to hold the fact that it asks for.",
+        ("fact_context",),
+        (
+            _WHAT,
+            ("ms (IQR)", _value("{:.2f}")),
+            ("goal", _goal("{:.0f}")),
+            ("facts", _figure("facts", "{:,.0f}")),
+            ("messages", _figure("messages", "{:,.0f}")),
+            ("p50 ms, with / without", _pair("ours_p50_ms", "base_p50_ms", "{:.2f}")),
+            ("p99 ms", _pair("ours_p99_ms", "base_p99_ms", "{:.2f}")),
+            ("pairs of calls", lambda row: f"{row.value.count} of {row.figures['calls']:,.0f}"),
+        ),
+    ),
+    _Table(
         "Candidates",
         "From the first that is queued until each has become a fact, of 50 owners, all steps of the pipeline and every "
         "sync of the disk included, in process; with the bundled embedder each claim is embedded, too.",

@@ -8,7 +8,17 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import engine_rows, fact_rows, fast_rows, floor_rows, redis_rows, server_rows, session_rows, sync_rows
+from . import (
+    engine_rows,
+    fact_context_rows,
+    fact_rows,
+    fast_rows,
+    floor_rows,
+    redis_rows,
+    server_rows,
+    session_rows,
+    sync_rows,
+)
 from .children import start_worker
 from .plan import Plan
 from .rows import Bench, Row, Unmeasured
@@ -58,6 +68,9 @@ async def _rows(bench: Bench, names: Sequence[str], profiled: bool) -> list[Row 
     if facts := [name for name in fact_rows.NAMES if name in names]:
         _say(f"facts: {', '.join(facts)}")
         rows += await fact_rows.measure(bench, facts, profiled)
+    if fact_context_rows.NAME in names:
+        _say(f"contexts with facts: {fact_context_rows.NAME}")
+        rows.append(await fact_context_rows.measure(bench, profiled))
     engine = [name for name in engine_rows.KINDS if name in names]
     server = [name for name in server_rows.NAMES if name in names]
     if engine or server:
