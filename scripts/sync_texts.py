@@ -21,7 +21,8 @@ used by many threads at once, and their calls travel together. What differs from
 - A function that the client is to call (``update``) is a plain one, and runs in the caller's thread. It
   cannot be interrupted: a deadline that passes meanwhile is noticed when it returns.
 - The block of ``board.claim`` cannot be cancelled. When the claim is lost or in doubt, ``claim.is_open``
-  turns false, the claim's next call raises ClaimLost, and so does the end of the block.
+  turns false, the claim's next call raises ClaimLost, and so does the end of the block. ``client.lock``, too, has
+  ``lock.is_held`` and LockLost at the end.
 - Ctrl-C ends a wait at once and cancels the call; whether a write was applied is then unknown.
 - A client works in the process that opened it: after a fork, its calls raise :class:`ForkedClient`. A child
   can connect anew if no connection was open at the fork.
@@ -53,6 +54,24 @@ _INSTEAD: dict[str, list[tuple[str, str]]] = {
             "the block was cancelled, or ended, while the claim was in doubt.",
             "the claim was lost or in doubt before the end of the block.",
         )
+    ],
+    "_client.Client.lock": [
+        (
+            "If that fails for so long that somebody else may have it,\nthe block's task is cancelled and the ``async "
+            "with`` raises LockLost. A program that is stopped for a while\ncannot notice that in time: what it writes",
+            "If that fails for so long that somebody else may have it,\n``lock.is_held`` turns false, and the end of "
+            "the block raises LockLost: nothing can interrupt the block itself.\nWhat it writes",
+        )
+    ],
+    "_lock.LockScope.__aexit__": [
+        (
+            "the block was cancelled, or ended, while the lock was in doubt.",
+            "the lock was lost or in doubt before the end of the block.",
+        )
+    ],
+    "_group.GroupWatch.__anext__": [
+        ("A cancelled wait loses nothing: ask again.", "An interrupted wait loses nothing: ask again."),
+        ("StopAsyncIteration:", "StopIteration:"),
     ],
     "_facts_watch.DecisionWatch.__anext__": [
         ("A cancelled wait loses nothing: ask again.", "An interrupted wait loses nothing: ask again."),

@@ -56,6 +56,7 @@ from ._context_data import (
     Usage,
 )
 from ._control import Control
+from ._coordination_data import Fence, GroupChange, LockInfo, Member
 from ._errors import (
     Aborted,
     AckedWritesLost,
@@ -76,6 +77,8 @@ from ._errors import (
     InvalidArgument,
     InvalidPageToken,
     LimitExceeded,
+    LockHeld,
+    LockLost,
     LostRevisions,
     MergeTypeMismatch,
     NamespaceDeleted,
@@ -141,8 +144,10 @@ from ._facts_keeping_data import (
     UpkeepRun,
 )
 from ._facts_watch import DecisionWatch, WatchedDecision
+from ._group import Group, GroupWatch, Membership
 from ._key import Key
 from ._listing import ChangeEvent, HistoryEntry
+from ._lock import Election, Lock
 from ._message_shapes import MessageLike
 from ._messages import Blob, Message, Role, ToolUse
 from ._namespace import Namespace
@@ -244,6 +249,7 @@ __all__ = [
     "DecisionWatch",
     "Delete",
     "Dot",
+    "Election",
     "Encoding",
     "EndedTurn",
     "EntryFate",
@@ -263,9 +269,13 @@ __all__ = [
     "Facts",
     "FailedPart",
     "FailedPrecondition",
+    "Fence",
     "FindEvidence",
     "ForgetReport",
     "FutureRevision",
+    "Group",
+    "GroupChange",
+    "GroupWatch",
     "Guard",
     "Handoff",
     "HealthFigure",
@@ -282,11 +292,17 @@ __all__ = [
     "Key",
     "LatePolicy",
     "LimitExceeded",
+    "Lock",
+    "LockHeld",
+    "LockInfo",
+    "LockLost",
     "LogAppend",
     "LostRevisions",
     "Manifest",
     "ManifestEntry",
     "MapUpdate",
+    "Member",
+    "Membership",
     "MemoryType",
     "MergeResult",
     "MergeType",

@@ -21,12 +21,16 @@ from ._arguments import checked_addresses
 from ._background import noticed
 from ._causal import to_text
 from ._channel import open_channel
+from ._coordination import LEASE_DEFAULT, CoordinationLink, checked_fences
+from ._coordination_data import Fence, LockInfo
 from ._errors import AckedWritesLost, InvalidArgument
 from ._facts import Facts
 from ._facts_link import FactsLink
+from ._group import Group
 from ._handover import observe
 from ._listing import PAGE_SIZE
 from ._local import surroundings_of
+from ._lock import Election, LockScope
 from ._namespace import Namespace
 from ._resubmit import Resubmitted, resubmit
 from ._retry import RetryPolicy
@@ -97,6 +101,7 @@ class Client:
         self._transport = transport
         self._services = Services.on(transport)
         self._facts = Facts(FactsLink.on(transport))
+        self._coordination = CoordinationLink.on(transport)
 
     @property
     def agent(self) -> str:
@@ -135,6 +140,77 @@ class Client:
     def namespace(self, full_name: str) -> Namespace:
         """Returns a namespace by its full name, e.g. ``shared/launch``."""
         return Namespace(Space(self._transport, full_name))
+
+    def lock(
+        self,
+        name: str,
+        *,
+        data: Any = None,
+        lease: timedelta | float = LEASE_DEFAULT,
+        wait: timedelta | float | None = None,
+        timeout: float | None = None,
+    ) -> LockScope:
+        """Holds a lock for the length of an ``async with`` block; it waits for its turn before.
+
+        ::
+
+            async with client.lock("deploy") as lock:
+                await client.fenced(lock.fence).shared("launch").put("state", "rolling out")
+
+        The lock renews itself while the block runs. If that fails for so long that somebody else may have it,
+        the block's task is cancelled and the ``async with`` raises LockLost. A program that is stopped for a while
+        cannot notice that in time: what it writes through ``client.fenced`` is then refused by the server as soon as
+        the next holder has written there.
+
+        A lock is not for its holder again: a second block of the same client waits for the first one to end.
+
+        Args:
+            name: at most 128 bytes; everybody who names it means the same lock, and the same election.
+            data: what is to be known of the holder, a JSON value of at most 4 KiB.
+            lease: how long it is held without a renewal, in seconds or as a span: 1 s to 1 h. After a crash of the
+                holder others wait for so long at most.
+            wait: how long to wait for it, in seconds or as a span; None for as long as it takes. Those who wait get
+                it in their order; after each minute of waiting the place in the queue is taken anew.
+            timeout: the deadline of each call with its retries, in seconds, beyond ``wait``.
+
+        Returns:
+            A context manager that gives a :class:`Lock`, or raises LockHeld if the lock was not free in time.
+        """
+        return LockScope(self._coordination, name, data, lease, wait, timeout)
+
+    def locks(
+        self, prefix: str = "", *, page_size: int = PAGE_SIZE, timeout: float | None = None
+    ) -> AsyncIterator[LockInfo]:
+        """Lists the locks that are held, by name, page by page.
+
+        Args:
+            prefix: what their names begin with.
+            page_size: locks per call, 1 to 1,000.
+            timeout: the deadline of each page with its retries, in seconds.
+        """
+        return self._coordination.locks(prefix, page_size, timeout)
+
+    def election(self, name: str) -> Election:
+        """Returns an election: a lock whose holder leads."""
+        return Election(self._coordination, name)
+
+    def group(self, name: str) -> Group:
+        """Returns a group, whose members say that they are there."""
+        return Group(self._coordination, name)
+
+    def fenced(self, *fences: Fence) -> Client:
+        """Returns this client, each of whose writes is made under some locks, also those of sessions and tasks.
+
+        A namespace keeps the highest token of each lock that it has seen. What is written with a smaller one is
+        refused with StaleFence: whoever was followed by another holder, who has written there, writes nothing more.
+
+        Args:
+            fences: of the locks that are held, ``lock.fence`` each; at most 8.
+
+        Raises:
+            InvalidArgument: there are more, or one is none.
+        """
+        return Client(self._transport.fenced(checked_fences(fences, len(self._transport.fences))))
 
     def session(
         self,

@@ -13,6 +13,7 @@
     │   ├── TransactionFailed           which parts failed, each with its own error
     │   ├── StaleRead                   what was read changed before the decision was written
     │   ├── ClaimLost                   somebody else may have the task; nothing was written
+    │   ├── LockHeld                    the lock was not free in time
     │   ├── Contention                  the server gave up deciding against ever newer records
     │   ├── TranscriptMoved             the session has a newer message than the expected last one
     │   └── ToolResultSuperseded        the tool call already has its result, or none is wanted any more
@@ -20,6 +21,7 @@
     │   ├── AgentActive                 another incarnation of this agent is alive
     │   ├── StaleIncarnation            this incarnation has ended: connect again
     │   ├── StaleFence                  a newer holder of the lock has written
+    │   │   └── LockLost                somebody else may hold the lock by now
     │   ├── MergeTypeMismatch           the record has another merge type
     │   ├── NamespaceDeleted            ensure_namespace() opens it again
     │   ├── UncheckableGuard            a guard outside the written namespace can only be checked
@@ -170,6 +172,17 @@ class ClaimLost(Aborted):
     default_reason = "CLAIM_LOST"
 
 
+class LockHeld(Aborted):
+    """The lock was not free within the time to wait.
+
+    Attributes:
+        holder: who had it then, as ``agent#incarnation``; empty if nobody had any more.
+    """
+
+    default_reason = "LOCK_HELD"
+    holder = ""
+
+
 class Contention(Aborted):
     """The server decided again and again, and each time another write came first."""
 
@@ -206,6 +219,12 @@ class StaleIncarnation(FailedPrecondition):
 class StaleFence(FailedPrecondition):
     """A newer holder of the lock has already written."""
 
+    default_reason = "STALE_FENCE"
+
+
+class LockLost(StaleFence):
+    """The lock is gone, or may be: its lease was not renewed in time. Whoever holds it now, it is not this caller."""
+
 
 class MergeTypeMismatch(FailedPrecondition):
     """The record has another merge type than the operation."""
@@ -216,10 +235,7 @@ class NamespaceDeleted(FailedPrecondition):
 
 
 class UncheckableGuard(FailedPrecondition):
-    """A guard lies outside the written namespace, so it could only be checked just before the commit.
-
-    ``allow_checked`` accepts that; ``guard`` narrows what is guarded.
-    """
+    """A guard elsewhere can only be checked before the commit: ``allow_checked`` accepts that, or narrow ``guard``."""
 
 
 class NoConflict(FailedPrecondition):

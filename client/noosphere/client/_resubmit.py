@@ -110,7 +110,10 @@ class _Call:
                 operations.append(write)
         compares = list(self._compares(set(keys)))
         if not original.call.read_set_token:
-            return ms.TransactRequest(namespace=self._space.name, compares=compares, operations=operations)
+            again = ms.TransactRequest(namespace=self._space.name, compares=compares, operations=operations)
+            # Whoever has lost the lock since must not write now what was written under it.
+            again.call.fences.extend(original.call.fences)
+            return again
         request = ms.CommitRequest(namespace=self._space.name)
         if isinstance(original, ms.CommitRequest):
             request.CopyFrom(original)

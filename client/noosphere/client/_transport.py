@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
@@ -45,6 +46,19 @@ class Method(Protocol[Reply_co]):
 
 
 @dataclass(slots=True)
+class _Life:
+    """What all views of one client's transport share.
+
+    Attributes:
+        closed: whether the client was closed.
+        renewed_at: when the newest successful call was sent.
+    """
+
+    closed: bool = False
+    renewed_at: float = -math.inf
+
+
+@dataclass(slots=True)
 class Transport:
     """What every call of one client goes through. Not thread-safe; bound to one event loop.
 
@@ -57,9 +71,9 @@ class Transport:
         sleep: waits for so many seconds.
         actor: who calls; set once the agent is open.
         progress: what the answers have told.
-        renewed_at: when the newest successful call was sent, which renewed the agent's lease.
         coalesce: whether concurrent calls share a stream; bound to the running event loop then.
         caches: the open near caches by namespace.
+        fences: the locks under which every write is made.
     """
 
     channel: grpc.aio.Channel
@@ -71,10 +85,10 @@ class Transport:
     sequencer: Sequencer = field(default_factory=Sequencer)
     progress: Progress = field(default_factory=Progress)
     actor: types_pb2.Actor = field(default_factory=types_pb2.Actor)
-    renewed_at: float = -math.inf
-    closed: bool = False
     coalesce: bool = False
     caches: dict[str, NearCache] = field(default_factory=dict)
+    fences: tuple[types_pb2.Fence, ...] = ()
+    _life: _Life = field(default_factory=_Life)
     stub: memory_service_pb2_grpc.MemoryServiceAsyncStub = field(init=False)
     _pipeline: Pipeline | None = field(init=False)
     _servers: ServersChannel | None = field(init=False)
@@ -84,9 +98,29 @@ class Transport:
         self._servers = self.channel if isinstance(self.channel, ServersChannel) else None
         self._pipeline = Pipeline(self.stub, self._leave_draining) if self.coalesce else None
 
+    @property
+    def closed(self) -> bool:
+        """Whether the client was closed."""
+        return self._life.closed
+
+    @property
+    def renewed_at(self) -> float:
+        """When the newest successful call was sent, which renewed the agent's lease."""
+        return self._life.renewed_at
+
+    @renewed_at.setter
+    def renewed_at(self, sent: float) -> None:
+        self._life.renewed_at = sent
+
+    def fenced(self, fences: Iterable[types_pb2.Fence]) -> Transport:
+        """Returns the same way to the server, on which every write is made under some more locks."""
+        made = copy.copy(self)
+        made.fences = (*self.fences, *fences)
+        return made
+
     async def close(self) -> None:
         """Ends what is under way: whoever waits is told that the client was closed. The channel stays open."""
-        self.closed = True
+        self._life.closed = True
         if self._pipeline is not None:
             await self._pipeline.close()
 
@@ -177,6 +211,9 @@ class Transport:
         try:
             request.call.actor.CopyFrom(self.actor)
             request.call.request_id.CopyFrom(held.wire())
+            if self.fences:
+                del request.call.fences[:]
+                request.call.fences.extend(self.fences)
             call_id = held.describe(self.actor_name)
             reply = await self.invoke(
                 method, request, timeout=seconds + wait, namespace=namespace, request_id=call_id, wait=wait, ticket=held

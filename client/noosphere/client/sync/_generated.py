@@ -44,15 +44,19 @@ from noosphere.client import (
     FactHits,
     FactPolicy,
     FactUpkeep,
+    Fence,
     ForgetReport,
+    GroupChange,
     Increment,
     ItemDisposition,
     KeepMax,
     KeepMin,
     LatePolicy,
+    LockInfo,
     LogAppend,
     Manifest,
     MapUpdate,
+    Member,
     MemoryType,
     MergeResult,
     Message,
@@ -88,11 +92,14 @@ from noosphere.client._cache import BYTES_MAX
 from noosphere.client._claim import ClaimScope as _ClaimScope
 from noosphere.client._client import TIMEOUT_DEFAULT
 from noosphere.client._context_wire import Tool
+from noosphere.client._coordination import LEASE_DEFAULT
 from noosphere.client._decide import Writes as _Writes
 from noosphere.client._facts import HITS_DEFAULT
 from noosphere.client._facts_keeping import FactsKeeping as _FactsKeeping
 from noosphere.client._facts_proposing import FactsProposing as _FactsProposing
+from noosphere.client._group import MemberScope as _MemberScope
 from noosphere.client._listing import PAGE_SIZE
+from noosphere.client._lock import LockScope as _LockScope
 from noosphere.client._record import MISSING, Missing
 from noosphere.client._reserve import ReserveScope as _ReserveScope
 from noosphere.client._session_contexts import SessionContexts as _SessionContexts
@@ -559,6 +566,77 @@ class Client(Twin[aio.Client]):
     def namespace(self, full_name: str) -> Namespace:
         """Returns a namespace by its full name, e.g. ``shared/launch``."""
         return Namespace(self._portal, self._inner.namespace(full_name))
+
+    def lock(
+        self,
+        name: str,
+        *,
+        data: Any = None,
+        lease: timedelta | float = LEASE_DEFAULT,
+        wait: timedelta | float | None = None,
+        timeout: float | None = None,
+    ) -> LockScope:
+        """Holds a lock for the length of a ``with`` block; it waits for its turn before.
+
+        ::
+
+            with client.lock("deploy") as lock:
+                client.fenced(lock.fence).shared("launch").put("state", "rolling out")
+
+        The lock renews itself while the block runs. If that fails for so long that somebody else may have it,
+        ``lock.is_held`` turns false, and the end of the block raises LockLost: nothing can interrupt the block itself.
+        What it writes through ``client.fenced`` is then refused by the server as soon as
+        the next holder has written there.
+
+        A lock is not for its holder again: a second block of the same client waits for the first one to end.
+
+        Args:
+            name: at most 128 bytes; everybody who names it means the same lock, and the same election.
+            data: what is to be known of the holder, a JSON value of at most 4 KiB.
+            lease: how long it is held without a renewal, in seconds or as a span: 1 s to 1 h. After a crash of the
+                holder others wait for so long at most.
+            wait: how long to wait for it, in seconds or as a span; None for as long as it takes. Those who wait get
+                it in their order; after each minute of waiting the place in the queue is taken anew.
+            timeout: the deadline of each call with its retries, in seconds, beyond ``wait``.
+
+        Returns:
+            A context manager that gives a :class:`Lock`, or raises LockHeld if the lock was not free in time.
+        """
+        return LockScope(self._portal, self._inner.lock(name, data=data, lease=lease, wait=wait, timeout=timeout))
+
+    def locks(
+        self, prefix: str = "", *, page_size: int = PAGE_SIZE, timeout: float | None = None
+    ) -> Iterator[LockInfo]:
+        """Lists the locks that are held, by name, page by page.
+
+        Args:
+            prefix: what their names begin with.
+            page_size: locks per call, 1 to 1,000.
+            timeout: the deadline of each page with its retries, in seconds.
+        """
+        return iterate(self._portal, self._inner.locks(prefix, page_size=page_size, timeout=timeout), as_it_is)
+
+    def election(self, name: str) -> Election:
+        """Returns an election: a lock whose holder leads."""
+        return Election(self._portal, self._inner.election(name))
+
+    def group(self, name: str) -> Group:
+        """Returns a group, whose members say that they are there."""
+        return Group(self._portal, self._inner.group(name))
+
+    def fenced(self, *fences: Fence) -> Client:
+        """Returns this client, each of whose writes is made under some locks, also those of sessions and tasks.
+
+        A namespace keeps the highest token of each lock that it has seen. What is written with a smaller one is
+        refused with StaleFence: whoever was followed by another holder, who has written there, writes nothing more.
+
+        Args:
+            fences: of the locks that are held, ``lock.fence`` each; at most 8.
+
+        Raises:
+            InvalidArgument: there are more, or one is none.
+        """
+        return Client(self._portal, self._inner.fenced(*fences))
 
     def session(
         self,
@@ -1153,6 +1231,148 @@ class DecisionWatch(BlockTwin[aio.DecisionWatch]):
         return found
 
 
+class Membership(Twin[aio.Membership]):
+    """This agent's place in a group; made by the block of ``Group.join``.
+
+    Attributes:
+        group: the group's name.
+        lease: how long it lasts without a renewal, in seconds.
+    """
+
+    __slots__ = ()
+
+    @property
+    def group(self) -> str:
+        """The group's name."""
+        return self._inner.group
+
+    @property
+    def lease(self) -> float:
+        """How long it lasts without a renewal, in seconds."""
+        return self._inner.lease
+
+    @property
+    def number(self) -> int:
+        """Tells this life of the member from its earlier and later ones."""
+        return self._inner.number
+
+    def update(self, data: Any, *, timeout: float | None = None) -> None:
+        """Tells the others something new.
+
+        Args:
+            data: what they should know of this agent, a JSON value of at most 4 KiB; None for nothing.
+            timeout: the deadline with all retries, in seconds.
+        """
+        self._portal.run(self._inner.update, data, timeout=timeout)
+
+
+class MemberScope(BlockTwin[_MemberScope]):
+    """The ``with`` block of a membership; made by ``Group.join``, for one use."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Membership:
+        """Enters the group.
+
+        Raises:
+            NoosphereError: the server could not be asked, or refuses, see the tree.
+        """
+        return Membership(self._portal, self._begin())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leaves the group."""
+        self._end(error)
+
+
+class GroupWatch(BlockTwin[aio.GroupWatch]):
+    """A watch of who is in a group; made by ``Group.watch``, for one use.
+
+    After a lost connection it takes a new look: what has changed meanwhile is told as one change.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> GroupWatch:
+        """Begins the watch."""
+        self._begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Ends the watch."""
+        self._end(error)
+
+    def __iter__(self) -> GroupWatch:
+        """Returns the watch itself."""
+        return self
+
+    def __next__(self) -> GroupChange:
+        """Returns the next change, waiting for it; the first one has everybody.
+
+        An interrupted wait loses nothing: ask again.
+
+        Raises:
+            StopIteration: the block was left.
+            Unavailable: the watch could not go on for ``patience`` seconds.
+            StaleIncarnation: the agent's incarnation has ended; connect again.
+            NoosphereError: the watch cannot continue, see the tree.
+        """
+        found: GroupChange = self._advance()
+        return found
+
+
+class Group(Twin[aio.Group]):
+    """A group of agents, each of which is there for as long as it says so."""
+
+    __slots__ = ()
+
+    def join(
+        self, *, data: Any = None, lease: timedelta | float = LEASE_DEFAULT, timeout: float | None = None
+    ) -> MemberScope:
+        """Is there for the length of a ``with`` block, and keeps being there by itself.
+
+        If the server cannot be reached for longer than the lease, the others take this agent for gone until it can be
+        reached again; the block goes on all the same.
+
+        Args:
+            data: what the others should know of this agent, a JSON value of at most 4 KiB.
+            lease: how long it is there without a renewal, in seconds or as a span: 1 s to 1 h.
+            timeout: the deadline of joining with its retries, in seconds.
+
+        Returns:
+            A context manager that gives a :class:`Membership`.
+        """
+        return MemberScope(self._portal, self._inner.join(data=data, lease=lease, timeout=timeout))
+
+    def members(self, *, timeout: float | None = None) -> tuple[Member, ...]:
+        """Returns who is there, by name.
+
+        Args:
+            timeout: the deadline of each page with its retries, in seconds.
+        """
+        return self._portal.run(self._inner.members, timeout=timeout)
+
+    def watch(self, *, patience: float = PATIENCE) -> GroupWatch:
+        """Watches who comes and goes, in a ``with`` block.
+
+        ::
+
+            with client.group("crawlers").watch() as changes:
+                for change in changes:
+                    spread_work(change.members)
+
+        Args:
+            patience: how long to try to go on after a lost connection, in seconds.
+
+        Returns:
+            A context manager that gives a :class:`GroupWatch`.
+        """
+        return GroupWatch(self._portal, self._inner.watch(patience=patience))
+
+
 class Key(Twin[aio.Key[T]], Generic[T]):
     """One key of a namespace. A handle: it holds no value, no version and no context.
 
@@ -1368,6 +1588,122 @@ class Key(Twin[aio.Key[T]], Generic[T]):
     ) -> MergeResult:
         """Log: appends JSON values and keeps the newest that fit, at most ``keep`` if it is not 0."""
         return self._portal.run(self._inner.log_append, *entries, keep=keep, request_id=request_id, timeout=timeout)
+
+
+class Lock(Twin[aio.Lock]):
+    """A lock that this client holds, made by the block of ``Client.lock`` or ``Election.lead``.
+
+    Attributes:
+        name: the lock's name.
+        token: the fencing token: larger means later.
+        lease: how long it is held without a renewal, in seconds.
+    """
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """The lock's name."""
+        return self._inner.name
+
+    @property
+    def token(self) -> int:
+        """The fencing token: larger means later."""
+        return self._inner.token
+
+    @property
+    def lease(self) -> float:
+        """How long it is held without a renewal, in seconds."""
+        return self._inner.lease
+
+    @property
+    def fence(self) -> Fence:
+        """What goes into the writes under this lock: ``client.fenced(lock.fence)``."""
+        return self._inner.fence
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the lock is still held: neither released, nor lost, nor in doubt."""
+        return self._inner.is_held
+
+    def renew(self, *, timeout: float | None = None) -> None:
+        """Begins the lease anew. The block does this by itself.
+
+        Raises:
+            LockLost: somebody else may have the lock.
+            NoosphereError: anything else.
+        """
+        self._portal.run(self._inner.renew, timeout=timeout)
+
+    def release(self, *, timeout: float | None = None) -> None:
+        """Gives the lock back before the end of the block. Does nothing if it is not held any more.
+
+        Raises:
+            NoosphereError: the server could not be told; the lease ends by itself.
+        """
+        self._portal.run(self._inner.release, timeout=timeout)
+
+
+class LockScope(BlockTwin[_LockScope]):
+    """The ``with`` block of a lock; made by ``Client.lock`` or ``Election.lead``, for one use."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Lock:
+        """Takes the lock.
+
+        Raises:
+            LockHeld: it was not free within ``wait``.
+            NoosphereError: anything else, see the tree.
+        """
+        return Lock(self._portal, self._begin())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Gives the lock back.
+
+        Raises:
+            LockLost: the lock was lost or in doubt before the end of the block.
+        """
+        self._end(error)
+
+
+class Election(Twin[aio.Election]):
+    """An election among agents: a lock whose holder leads, and is asked for."""
+
+    __slots__ = ()
+
+    def lead(
+        self,
+        *,
+        data: Any = None,
+        lease: timedelta | float = LEASE_DEFAULT,
+        wait: timedelta | float | None = None,
+        timeout: float | None = None,
+    ) -> LockScope:
+        """Leads for the length of a ``with`` block, which begins once nobody else leads.
+
+        The arguments, the block and what it raises are those of ``Client.lock``.
+
+        Args:
+            data: what is to be known of the leader, a JSON value of at most 4 KiB: where to find it, say.
+            lease: how long it leads without a renewal, in seconds or as a span: 1 s to 1 h.
+            wait: how long to wait for its turn, in seconds or as a span; None for as long as it takes.
+            timeout: the deadline of each call with its retries, in seconds, beyond ``wait``.
+
+        Returns:
+            A context manager that gives a :class:`Lock`.
+        """
+        return LockScope(self._portal, self._inner.lead(data=data, lease=lease, wait=wait, timeout=timeout))
+
+    def leader(self, *, timeout: float | None = None) -> LockInfo | None:
+        """Returns who leads, None if nobody does at the moment.
+
+        Args:
+            timeout: the deadline with all retries, in seconds.
+        """
+        return self._portal.run(self._inner.leader, timeout=timeout)
 
 
 class Namespace(Twin[aio.Namespace]):
@@ -4219,7 +4555,14 @@ TWINS.update(
         aio.Control: Control,
         _FactsKeeping: FactsKeeping,
         aio.DecisionWatch: DecisionWatch,
+        aio.Membership: Membership,
+        _MemberScope: MemberScope,
+        aio.GroupWatch: GroupWatch,
+        aio.Group: Group,
         aio.Key: Key,
+        aio.Lock: Lock,
+        _LockScope: LockScope,
+        aio.Election: Election,
         aio.Namespace: Namespace,
         aio.Record: Record,
         _ReserveScope: ReserveScope,
