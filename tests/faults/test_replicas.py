@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import grpc
 import pytest
 from tests.support.etcd import EtcdProcess, needs_etcd
 from tests.support.fleet import Fleet
@@ -13,10 +16,13 @@ from tests.support.process import ServerProcess
 from tests.support.redis import RedisProcess, free_port, needs_redis
 
 from noosphere.client import Conflict, connect
+from noosphere.v1 import admin_service_pb2
+from noosphere.v1.admin_service_pb2_grpc import AdminServiceStub
 
 pytestmark = [needs_redis, needs_etcd]
 
 INCREMENTS = 40
+SECONDS_MAX = 60
 
 
 def added(mine: str, held: list[str] | None, _: Conflict[list[str]] | None) -> list[str]:
@@ -64,6 +70,70 @@ async def test_an_incarnation_and_its_private_state_go_on_at_another_replica(fle
             note = await again.private.get("note")
             assert note is not None
             assert note.value == "mine"
+
+
+def servers_of(address: str) -> dict[str, bool]:
+    """Returns the addresses of a fleet's servers as one of them lists them, and whether each leads."""
+    with grpc.insecure_channel(address) as channel:
+        reply = AdminServiceStub(channel).ListServers(admin_service_pb2.ListServersRequest(), timeout=SECONDS_MAX)
+    for server in reply.servers:
+        assert (server.address == address) == (server.server_id == reply.answered_by)
+    return {server.address: server.leader for server in reply.servers}
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Returns once something holds."""
+    deadline = time.monotonic() + SECONDS_MAX
+    while not holds():
+        assert time.monotonic() < deadline, "it does not come to that"
+        time.sleep(0.1)
+
+
+def leader_of(fleet: Fleet) -> ServerProcess:
+    """Returns the running server that leads; waits for an election."""
+    running = {server.address: server for server in fleet.servers if server.process and server.process.poll() is None}
+    found: list[ServerProcess] = []
+
+    def elected() -> bool:
+        listed = servers_of(next(iter(running)))
+        found[:] = [running[address] for address, leads in listed.items() if leads and address in running]
+        return len(found) == 1
+
+    until(elected)
+    return found[0]
+
+
+def test_servers_know_each_other_and_who_leads(fleet: Fleet) -> None:
+    until(lambda: set(servers_of(fleet.addresses[0])) == set(fleet.addresses))
+    first = leader_of(fleet)
+    others = [server for server in fleet.servers if server is not first]
+    assert all(sum(servers_of(server.address).values()) == 1 for server in fleet.servers)
+    assert first.terminate() == 0
+    assert set(servers_of(others[0].address)) == {server.address for server in others}, "it has left"
+    second = leader_of(fleet)
+    assert second in others
+    second.kill()
+    (third,) = (server for server in others if server is not second)
+    assert leader_of(fleet) is third, "once the lease has lapsed"
+    until(lambda: set(servers_of(third.address)) == {third.address})
+    first.restart()
+    until(lambda: servers_of(first.address) == {third.address: True, first.address: False})
+
+
+async def test_what_has_ended_is_swept_whoever_leads(fleet: Fleet) -> None:
+    killed = await asyncio.to_thread(leader_of, fleet)
+    (address, *_) = [server.address for server in fleet.servers if server is not killed]
+    async with (
+        connect(address, agent="a", timeout=SECONDS_MAX) as a,
+        asyncio.timeout(SECONDS_MAX),
+        a.shared("s").watch() as watch,
+    ):
+        killed.kill()
+        await a.shared("s").put("short", 1, ttl=1)
+        async for batch in watch:
+            # A read would tell that it has ended, but only the sweep writes so into the log.
+            if batch.kind == "changes" and [event.kind for event in batch.events] == ["expire"]:
+                break
 
 
 def start_error(tmp_path: Path, config: str) -> str:

@@ -306,6 +306,16 @@ def test_the_engine_tells_how_it_is(cli: Cli, space: str) -> None:
     holds(shapes.VersionShape, version.json)
 
 
+def test_a_server_that_shares_its_store_with_nobody_lists_itself(cli: Cli) -> None:
+    as_json, table = cli.run_all(["servers", "--json"], ["servers"])
+    (server,) = as_json.json_lines
+    holds(shapes.ServerShape, server)
+    assert server["leader"]
+    assert server["answered"]
+    assert server["address"] == cli.server
+    assert table.lines[0].split() == ["ADDRESS", "VERSION", "SINCE", "WHAT", "ID"]
+
+
 async def test_claims_show_who_works_on_what(cli: Cli, space: str) -> None:
     async with connect(cli.server) as worker:
         board = worker.namespace(space).board("todo/")

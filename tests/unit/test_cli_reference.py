@@ -29,7 +29,21 @@ def _section(path: str) -> str:
 def test_the_promised_commands_exist() -> None:
     paths = {context.command_path.removeprefix("noosphere").strip() for _, context in COMMANDS}
     assert paths == {
-        *("", "serve", "get", "put", "delete", "history", "watch", "claims", "stats", "epochs", "demo", "check"),
+        *(
+            "",
+            "serve",
+            "get",
+            "put",
+            "delete",
+            "history",
+            "watch",
+            "claims",
+            "stats",
+            "epochs",
+            "demo",
+            "check",
+            "servers",
+        ),
         *("conflicts", "resolve", "demo causality", "demo session", "demo facts"),
         *("ns list", "ns create", "ns show", "ns tree", "ns delete", "ns rules", "config show", "version"),
         *("session list", "session show", "session messages", "session tools", "session checkpoints"),

@@ -70,6 +70,11 @@ class AdminServiceStub(object):
                 request_serializer=noosphere_dot_v1_dot_admin__service__pb2.ListEpochsRequest.SerializeToString,
                 response_deserializer=noosphere_dot_v1_dot_admin__service__pb2.ListEpochsResponse.FromString,
                 _registered_method=True)
+        self.ListServers = channel.unary_unary(
+                '/noosphere.v1.AdminService/ListServers',
+                request_serializer=noosphere_dot_v1_dot_admin__service__pb2.ListServersRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_admin__service__pb2.ListServersResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
@@ -129,6 +134,14 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListServers(self, request, context):
+        """Lists the servers that share one working store, by their ids, by pages; one that shares it with nobody lists itself.
+        INVALID_ARGUMENT: INVALID_PAGE_TOKEN. UNAVAILABLE: ENGINE_UNAVAILABLE, if etcd does not answer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -166,6 +179,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListEpochs,
                     request_deserializer=noosphere_dot_v1_dot_admin__service__pb2.ListEpochsRequest.FromString,
                     response_serializer=noosphere_dot_v1_dot_admin__service__pb2.ListEpochsResponse.SerializeToString,
+            ),
+            'ListServers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListServers,
+                    request_deserializer=noosphere_dot_v1_dot_admin__service__pb2.ListServersRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_admin__service__pb2.ListServersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -358,6 +376,33 @@ class AdminService(object):
             '/noosphere.v1.AdminService/ListEpochs',
             noosphere_dot_v1_dot_admin__service__pb2.ListEpochsRequest.SerializeToString,
             noosphere_dot_v1_dot_admin__service__pb2.ListEpochsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListServers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.AdminService/ListServers',
+            noosphere_dot_v1_dot_admin__service__pb2.ListServersRequest.SerializeToString,
+            noosphere_dot_v1_dot_admin__service__pb2.ListServersResponse.FromString,
             options,
             channel_credentials,
             insecure,

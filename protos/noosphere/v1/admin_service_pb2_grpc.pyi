@@ -54,6 +54,10 @@ class AdminServiceStub:
     """Lists epochs, oldest first, by pages: when and why each began, and what survived.
     INVALID_ARGUMENT: INVALID_PAGE_TOKEN.
     """
+    ListServers: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListServersRequest, _admin_service_pb2.ListServersResponse]
+    """Lists the servers that share one working store, by their ids, by pages; one that shares it with nobody lists itself.
+    INVALID_ARGUMENT: INVALID_PAGE_TOKEN. UNAVAILABLE: ENGINE_UNAVAILABLE, if etcd does not answer.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -80,6 +84,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     ListEpochs: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListEpochsRequest, _admin_service_pb2.ListEpochsResponse]  # type: ignore[assignment]
     """Lists epochs, oldest first, by pages: when and why each began, and what survived.
     INVALID_ARGUMENT: INVALID_PAGE_TOKEN.
+    """
+    ListServers: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListServersRequest, _admin_service_pb2.ListServersResponse]  # type: ignore[assignment]
+    """Lists the servers that share one working store, by their ids, by pages; one that shares it with nobody lists itself.
+    INVALID_ARGUMENT: INVALID_PAGE_TOKEN. UNAVAILABLE: ENGINE_UNAVAILABLE, if etcd does not answer.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -146,6 +154,16 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_admin_service_pb2.ListEpochsResponse, _abc.Awaitable[_admin_service_pb2.ListEpochsResponse]]:
         """Lists epochs, oldest first, by pages: when and why each began, and what survived.
         INVALID_ARGUMENT: INVALID_PAGE_TOKEN.
+        """
+
+    @_abc_1.abstractmethod
+    def ListServers(
+        self,
+        request: _admin_service_pb2.ListServersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListServersResponse, _abc.Awaitable[_admin_service_pb2.ListServersResponse]]:
+        """Lists the servers that share one working store, by their ids, by pages; one that shares it with nobody lists itself.
+        INVALID_ARGUMENT: INVALID_PAGE_TOKEN. UNAVAILABLE: ENGINE_UNAVAILABLE, if etcd does not answer.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

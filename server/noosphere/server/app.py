@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import gc
+import secrets
 import signal
 import socket
 import sys
@@ -16,15 +17,18 @@ from functools import partial
 import structlog
 from prometheus_client import CollectorRegistry
 
+from . import __version__
 from .addresses import split_address
 from .assembly import Engine, open_services
 from .config import ConfigError, Settings
+from .coordination import AlwaysLeads, Leadership, Leads, Membership, ServerInfo, Servers
 from .drivers import Lasting, StartupError, is_replica, may_end, open_drivers, open_lasting
 from .generations import Generations
 from .logs import configure_logging
 from .metrics import Exporter, PrometheusModelMetrics, PrometheusSessionMetrics
 from .models import Models
 from .models import build as build_models
+from .ports.coordinator import Coordinator
 from .ports.metrics import ModelMetrics, SessionMetrics
 from .ports.runtime import Clock, SystemClock
 from .rpc.admin import AdminRpc
@@ -108,6 +112,7 @@ async def open_engine(
                 clock=clock,
                 journal=journal,
                 metrics=metrics,
+                leads=AlwaysLeads(),
                 on_fatal=on_fatal,
                 on_epoch=lambda epoch: on_fatal(EpochEnded(epoch)),
             )
@@ -123,13 +128,16 @@ async def _open_working(
     clock: Clock,
     journal: Journal | None = None,
     metrics: SessionMetrics | None,
+    leads: Leads,
     on_fatal: Callable[[BaseException], None],
     on_epoch: Callable[[int], None],
 ) -> AsyncIterator[Engine]:
     """Opens what an epoch ends: the working store, and the services, which keep in memory what they have read."""
     async with (
         open_drivers(settings, lasting, clock=clock, journal=journal, on_fatal=on_fatal, on_epoch=on_epoch) as drivers,
-        open_services(settings, drivers, models, clock=clock, metrics=metrics, on_fatal=on_fatal) as engine,
+        open_services(
+            settings, drivers, models, clock=clock, metrics=metrics, leads=leads, on_fatal=on_fatal
+        ) as engine,
     ):
         yield engine
 
@@ -198,12 +206,22 @@ async def serve(
         models = _models(settings, clock, model_metrics)
         stack.push_async_callback(models.aclose)
         lasting = await stack.enter_async_context(open_lasting(settings, clock=clock, models=models, on_fatal=fatal))
+        own = ServerInfo(secrets.token_hex(8), "", __version__, clock.wall_ms(), leads=False)
+        servers = Servers(lasting.coordinator, own, shared=is_replica(settings))
+        leadership = Leadership(lasting.coordinator.locks, own.id, clock) if is_replica(settings) else None
         server = RpcServer(enable_reflection=settings.reflection)
         generations = Generations(
             lambda on_epoch: _open_working(
-                settings, lasting, models, clock=clock, metrics=metrics, on_fatal=fatal, on_epoch=on_epoch
+                settings,
+                lasting,
+                models,
+                clock=clock,
+                metrics=metrics,
+                leads=leadership or AlwaysLeads(),
+                on_fatal=fatal,
+                on_epoch=on_epoch,
             ),
-            partial(_faces, settings, clock, clock.monotonic_ms()),
+            partial(_faces, settings, clock, clock.monotonic_ms(), servers),
             server,
             clock,
             may_end=may_end(settings),
@@ -222,6 +240,9 @@ async def serve(
             supervise((renewing,), fatal)
             stack.push_async_callback(cancel, (renewing,))
         address = f"{host}:{port}"
+        servers.serves_on(address)
+        if leadership is not None:
+            await stack.enter_async_context(_among_others(lasting.coordinator, servers, leadership, clock, fatal))
         kept = settings.etcd_endpoints if is_replica(settings) else str(settings.data)
         log.info("serving", address=address, kept_in=kept, epoch=epoch)
         if ready is not None:
@@ -233,11 +254,34 @@ async def serve(
     return EXIT_OK if fatal.error is None else EXIT_FAILED
 
 
-def _faces(settings: Settings, clock: Clock, started_ms: int, engine: Engine) -> Faces:
+@contextlib.asynccontextmanager
+async def _among_others(
+    coordinator: Coordinator,
+    servers: Servers,
+    leadership: Leadership,
+    clock: Clock,
+    on_fatal: Callable[[BaseException], None],
+) -> AsyncIterator[None]:
+    """Keeps a replica among the servers of its fleet, and stands for election; afterwards hands over, and leaves."""
+    membership = Membership(coordinator, servers, clock)
+    tasks = (
+        asyncio.create_task(membership.run(), name="noosphere-membership"),
+        asyncio.create_task(leadership.run(), name="noosphere-leadership"),
+    )
+    supervise(tasks, on_fatal)
+    try:
+        yield
+    finally:
+        await cancel(tasks)
+        await leadership.close()
+        await membership.close()
+
+
+def _faces(settings: Settings, clock: Clock, started_ms: int, servers: Servers, engine: Engine) -> Faces:
     return Faces(
         engine.memory.signals,
         MemoryRpc(engine.memory, settings.watch_stall_seconds),
-        AdminRpc(engine.memory, clock, started_ms),
+        AdminRpc(engine.memory, clock, started_ms, servers),
         SessionRpc(engine.sessions, engine.transitions),
         ContextRpc(engine.contexts),
         FactRpc(engine.facts),

@@ -16,7 +16,7 @@ from .context.arriving import ResultCompactor
 from .context.observing import ContextFigures
 from .context.relevance import relevances
 from .context.shown import ContextsShown
-from .coordination import Coordination
+from .coordination import Coordination, Leads
 from .drivers import Drivers
 from .facts.service import Facts
 from .memory import Memory
@@ -57,6 +57,7 @@ async def open_services(
     *,
     clock: Clock,
     metrics: SessionMetrics | None = None,
+    leads: Leads,
     on_fatal: Callable[[BaseException], None],
 ) -> AsyncIterator[Engine]:
     """Runs the services on drivers, and their background work.
@@ -67,6 +68,7 @@ async def open_services(
         models: summarise, embed, extract and decide.
         clock: the source of time.
         metrics: hears how sessions fare.
+        leads: has work done that one server does for all.
         on_fatal: called if background work ends.
     """
     interval_ms = int(settings.sweep_seconds * 1000)
@@ -155,9 +157,19 @@ async def open_services(
             foreground=foreground,
         )
         sources.heed(ContextsShown(contexts.book))
-        drain = OutboxDrain(scribe, sources, facts.intake, clock=clock, interval_ms=interval_ms)
-        draining = asyncio.create_task(drain.run(), name="noosphere-outboxes")
-        tasks = (*memory.start(), *sessions.start(), *contexts.start(), *facts.start(), draining)
+        drain = OutboxDrain(
+            scribe, sources, facts.intake, clock=clock, interval_ms=interval_ms, leads=lambda: leads.leads
+        )
+        tasks = (
+            *memory.start(),
+            *sessions.start(),
+            *contexts.start(),
+            *facts.start(),
+            asyncio.create_task(drain.run(), name="noosphere-outboxes"),
+            asyncio.create_task(leads.do(memory.upkeep.run), name="noosphere-upkeep"),
+            asyncio.create_task(leads.do(sessions.upkeep.run), name="noosphere-session-upkeep"),
+            asyncio.create_task(leads.do(facts.upkeep.run), name="noosphere-fact-upkeep"),
+        )
         supervise(tasks, on_fatal)
         stack.push_async_callback(cancel, tasks)
         # Manifests that wait are written as long as the drivers are open.

@@ -11,7 +11,7 @@ from noosphere.v1 import admin_service_pb2 as pb
 from noosphere.v1 import types_pb2
 from noosphere.v1.admin_service_pb2_grpc import AdminServiceStub
 
-from .shapes import DeletedShape, EpochShape, NamespaceShape, PolicyShape, RulesShape, StatsShape
+from .shapes import DeletedShape, EpochShape, NamespaceShape, PolicyShape, RulesShape, ServerShape, StatsShape
 from .views import time_text
 
 if TYPE_CHECKING:
@@ -71,6 +71,17 @@ class AdminApi:
         while True:
             reply = await self._call(self._stub.ListEpochs, request)
             found += [epoch_data(epoch) for epoch in reply.epochs]
+            if not reply.next_page_token:
+                return found
+            request.page_token = reply.next_page_token
+
+    async def servers(self) -> list[ServerShape]:
+        """Returns the servers that share one working store, by id."""
+        request = pb.ListServersRequest(page_size=PAGE_SIZE)
+        found: list[ServerShape] = []
+        while True:
+            reply = await self._call(self._stub.ListServers, request)
+            found += [server_data(server, reply.answered_by) for server in reply.servers]
             if not reply.next_page_token:
                 return found
             request.page_token = reply.next_page_token
@@ -152,6 +163,18 @@ def epoch_data(epoch: pb.EpochInfo) -> EpochShape:
         "start_time": stamp_text(epoch.start_time),
         "cause": epoch.cause,
         "recovered": epoch.recovered,
+    }
+
+
+def server_data(server: pb.ServerInfo, answered_by: str) -> ServerShape:
+    """Returns a server."""
+    return {
+        "server_id": server.server_id,
+        "address": server.address,
+        "version": server.version,
+        "start_time": stamp_text(server.start_time) if server.HasField("start_time") else None,
+        "leader": server.leader,
+        "answered": server.server_id == answered_by,
     }
 
 

@@ -1,4 +1,4 @@
-"""`noosphere stats`, `epochs` and `version`: the server as a whole."""
+"""`noosphere stats`, `epochs`, `servers` and `version`: the server as a whole."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .output import print_fields, print_json, print_line, print_table
 from .session import call, connected
 
 if TYPE_CHECKING:
-    from .shapes import EpochShape, StatsShape, VersionShape
+    from .shapes import EpochShape, ServerShape, StatsShape, VersionShape
 
 app = typer.Typer()
 
@@ -67,6 +67,41 @@ def epochs(
         return
     rows = [(epoch["epoch"], epoch["start_time"], epoch["cause"], epoch["recovered"]) for epoch in found]
     print_table(("EPOCH", "BEGAN", "WHY", "RECOVERED"), rows, empty="no epochs")
+
+
+@app.command()
+def servers(
+    ctx: typer.Context,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+    agent: AgentOption = None,
+    timeout: TimeoutOption = None,
+) -> None:
+    """List the servers that share one working store. JSON: a Server per line."""
+    options = common(ctx, server, as_json, agent, timeout)
+
+    async def read() -> list[ServerShape]:
+        from .admin_api import AdminApi
+
+        async with connected(options) as client:
+            return await AdminApi(client).servers()
+
+    found = call(read())
+    if options.as_json:
+        for one in found:
+            print_json(one)
+        return
+    rows = [
+        (
+            one["address"],
+            one["version"],
+            one["start_time"],
+            " ".join(("leader",) * one["leader"] + ("answered",) * one["answered"]),
+            one["server_id"],
+        )
+        for one in found
+    ]
+    print_table(("ADDRESS", "VERSION", "SINCE", "WHAT", "ID"), rows, empty="no servers")
 
 
 @app.command()

@@ -235,6 +235,17 @@ class EpochShape(TypedDict):
     recovered: Annotated[str, "How many namespaces and commits the recovery found."]
 
 
+class ServerShape(TypedDict):
+    """A server of a fleet."""
+
+    server_id: Annotated[str, "Its id, another one after each start."]
+    address: Annotated[str, "Where it serves."]
+    version: Annotated[str, "Its version."]
+    start_time: Annotated[str | None, "When it began to serve."]
+    leader: Annotated[bool, "Whether it does what one server does for all."]
+    answered: Annotated[bool, "Whether it is the one that has answered."]
+
+
 class ReadyShape(TypedDict):
     """Printed by a server as soon as it answers calls."""
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from ..memory.core import Core
 from ..memory.signals import HeadSignals
 from .groups import GroupService
+from .leadership import AlwaysLeads, Leadership, Leads
 from .locks import LockService
+from .servers import Membership, ServerInfo, Servers
 
-__all__ = ["Coordination"]
+__all__ = ["AlwaysLeads", "Coordination", "Leadership", "Leads", "Membership", "ServerInfo", "Servers"]
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,7 @@ class FactUpkeep:
 
     async def run(self) -> None:
         """Runs rounds until cancelled; a failed one is logged and recorded, and the next one tries again."""
+        refused = ""
         while True:
             await self._clock.sleep(self._interval_ms / 1000)
             try:
@@ -107,8 +108,11 @@ class FactUpkeep:
                     await self.round("", dry_run=False)
                 else:
                     await self._dead_jobs.sweep()
+                refused = ""
             except Refusal as refusal:
-                log.warning("upkeep of facts refused", reason=refusal.reason, message=refusal.message)
+                if refusal.reason != refused:
+                    log.warning("upkeep of facts is refused", reason=refusal.reason, message=refusal.message)
+                refused = refusal.reason
             except Exception as error:
                 log.error("upkeep of facts failed", exc_info=error)
 

@@ -72,8 +72,5 @@ class Memory:
         )
 
     def start(self) -> tuple[asyncio.Task[None], ...]:
-        """Starts the background work; the caller cancels it."""
-        return (
-            asyncio.create_task(self.signals.run(self.core.store.heads()), name="noosphere-heads"),
-            asyncio.create_task(self.upkeep.run(), name="noosphere-upkeep"),
-        )
+        """Starts the background work of each process, without upkeep; the caller cancels it."""
+        return (asyncio.create_task(self.signals.run(self.core.store.heads()), name="noosphere-heads"),)

@@ -28,12 +28,17 @@ class Upkeep:
 
     async def run(self) -> None:
         """Runs rounds until cancelled; a failed round is logged and the next one tries again."""
+        refused = ""
         while True:
             await self._clock.sleep(self._interval_ms / 1000)
             try:
                 await self.round()
+                refused = ""
             except Refusal as refusal:
-                log.warning("upkeep round refused", reason=refusal.reason, message=refusal.message)
+                # An engine may be away for longer than anybody wants to read of it each second.
+                if refusal.reason != refused:
+                    log.warning("upkeep rounds are refused", reason=refusal.reason, message=refusal.message)
+                refused = refusal.reason
             except Exception as error:
                 # A mistake of ours in one round is no reason never to reap and trim again.
                 log.error("upkeep round failed", exc_info=error)

@@ -9,8 +9,11 @@ from noosphere.consistency import decode_page, encode_page, fingerprint
 from noosphere.v1 import admin_service_pb2 as pb
 from noosphere.v1.admin_service_pb2_grpc import AdminServiceServicer
 
+from .. import __version__
+from ..coordination import ServerInfo, Servers
 from ..memory import Memory
 from ..memory.namespaces import NamespaceDescription
+from ..memory.reads import check_page_size
 from ..ports.runtime import Clock
 from . import decode, encode
 from .calls import Context, unary
@@ -25,12 +28,17 @@ class AdminRpc(AdminServiceServicer):
         memory: the services.
         clock: the source of time.
         started_ms: monotonic time at which the process began to serve; None: now.
+        servers: knows the servers of the fleet; None: there is only this one, which has no address.
     """
 
-    def __init__(self, memory: Memory, clock: Clock, started_ms: int | None = None) -> None:
+    def __init__(
+        self, memory: Memory, clock: Clock, started_ms: int | None = None, servers: Servers | None = None
+    ) -> None:
         self._memory = memory
         self._clock = clock
         self._started_ms = clock.monotonic_ms() if started_ms is None else started_ms
+        own = ServerInfo("", "", __version__, clock.wall_ms(), leads=True)
+        self._servers = servers or Servers(memory.core.coordinator, own, shared=False)
 
     @unary
     async def ListNamespaces(self, request: pb.ListNamespacesRequest, context: Context) -> pb.ListNamespacesResponse:
@@ -123,6 +131,28 @@ class AdminRpc(AdminServiceServicer):
                 for record in found
             ],
             next_page_token="" if following is None else encode_page(query, str(following)),
+        )
+
+    @unary
+    async def ListServers(self, request: pb.ListServersRequest, context: Context) -> pb.ListServersResponse:
+        """See the proto."""
+        query = fingerprint("servers")
+        size = check_page_size(request.page_size)
+        after = decode_page(request.page_token, query) if request.page_token else ""
+        later = [server for server in await self._servers.list() if server.id > after or not after]
+        return pb.ListServersResponse(
+            servers=[
+                pb.ServerInfo(
+                    server_id=server.id,
+                    address=server.address,
+                    version=server.version,
+                    start_time=timestamp(server.started_ms) if server.started_ms else None,
+                    leader=server.leads,
+                )
+                for server in later[:size]
+            ],
+            next_page_token=encode_page(query, later[size - 1].id) if len(later) > size else "",
+            answered_by=self._servers.own.id,
         )
 
 

@@ -115,8 +115,5 @@ class Sessions:
         )
 
     def start(self) -> tuple[asyncio.Task[None], ...]:
-        """Starts the background work; the caller cancels it."""
-        return (
-            asyncio.create_task(self.upkeep.run(), name="noosphere-session-upkeep"),
-            asyncio.create_task(self.summary_worker.run(), name="noosphere-summaries"),
-        )
+        """Starts the background work of each process, without upkeep; the caller cancels it."""
+        return (asyncio.create_task(self.summary_worker.run(), name="noosphere-summaries"),)

@@ -7,7 +7,7 @@ between has it handed over again, under the same id: once in effect. Entries of 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -52,16 +52,25 @@ class OutboxDrain:
         sink: takes candidates.
         clock: the source of time.
         interval_ms: time between two rounds over all sessions, for what was there before the process began.
+        leads: whether it is this process that goes over all sessions; each hands over what it knows of.
     """
 
     def __init__(
-        self, scribe: Scribe, evidence: Evidence, sink: CandidateSink, *, clock: Clock, interval_ms: int
+        self,
+        scribe: Scribe,
+        evidence: Evidence,
+        sink: CandidateSink,
+        *,
+        clock: Clock,
+        interval_ms: int,
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
         self._scribe = scribe
         self._handing = Handing(evidence)
         self._sink = sink
         self._clock = clock
         self._interval_ms = max(interval_ms, INTERVAL_MS_MIN)
+        self._leads = leads
         self._due: dict[str, None] = {}
         self._more = asyncio.Event()
         self._empty_at: dict[bytes, int] = {}
@@ -81,7 +90,8 @@ class OutboxDrain:
         while True:
             try:
                 if self._clock.monotonic_ms() >= round_due_ms:
-                    await self.round()
+                    if self._leads():
+                        await self.round()
                     round_due_ms = self._clock.monotonic_ms() + self._interval_ms
                 await self.settle()
                 self._refused = 0

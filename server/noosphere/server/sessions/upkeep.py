@@ -77,12 +77,16 @@ class SessionUpkeep:
 
     async def run(self) -> None:
         """Runs rounds until cancelled; a failed one is logged and the next one tries again."""
+        refused = ""
         while True:
             await self._clock.sleep(self._interval_ms / 1000)
             try:
                 await self.round()
+                refused = ""
             except Refusal as refusal:
-                log.warning("upkeep of sessions refused", reason=refusal.reason, message=refusal.message)
+                if refusal.reason != refused:
+                    log.warning("upkeep of sessions is refused", reason=refusal.reason, message=refusal.message)
+                refused = refusal.reason
 
     async def round(self) -> None:
         """Looks once at every session whose time may have come."""
