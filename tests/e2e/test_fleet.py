@@ -101,6 +101,22 @@ def test_after_a_failover_the_old_primary_comes_back_as_a_replica(folder: Path) 
     assert [ask(after.redis[0].address, "GET", name) for name in ("kept", "lost")] == [b"yes", None]
 
 
+def test_a_replica_that_was_cut_off_follows_again(folder: Path) -> None:
+    primary, replica = bring_up(folder, print).redis
+    ask(replica.address, "REPLICAOF", "127.0.0.1", "1")
+    ask(primary.address, "SET", "here", "yes")
+    bring_up(folder, print)
+    catch_up(primary.address, replica.address)
+    assert ask(replica.address, "GET", "here") == b"yes"
+
+
+def test_of_two_primaries_none_is_chosen(folder: Path) -> None:
+    _, replica = bring_up(folder, print).redis
+    ask(replica.address, "REPLICAOF", "NO", "ONE")
+    with pytest.raises(FleetError, match="redis-1 and redis-2 both take themselves for the primary"):
+        bring_up(folder, print)
+
+
 def test_an_engine_that_hangs_is_named(folder: Path) -> None:
     found = bring_up(folder, print)
     assert found.etcd is not None

@@ -394,3 +394,12 @@ def test_unknown_writers_limit_the_check_and_the_verdict_says_so() -> None:
     verdict = check_calls(History(new_header(), calls))
     assert verdict.ok
     assert "may have had other writers" in verdict.notes[0]
+
+
+def test_a_write_with_version_and_context_may_be_refused_for_either() -> None:
+    """As writing a lost value again is: somebody has written since, as its context says and its version does not."""
+    story = Story()
+    valid(story)
+    story.put("p", "plan", "v10", (300, 310), 10, blind=True)
+    story.refused("q", "plan", (320, 330), 10, expected=10, context=Context(3))
+    assert story.judge().ok, story.judge().explain()

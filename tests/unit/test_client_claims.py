@@ -18,7 +18,7 @@ from tests.unit.client_support import (
     scripted_server,
 )
 
-from noosphere.client import ClaimLost, InvalidArgument, ServerError
+from noosphere.client import AckedWritesLost, ClaimLost, InvalidArgument, ServerError
 from noosphere.client._board import Board, new_name, scalar_fields
 from noosphere.client._space import Space
 from noosphere.client._transport import Transport
@@ -150,6 +150,7 @@ async def test_a_lost_claim_cancels_the_body(
     with pytest.raises(ClaimLost) as caught:
         await work_until_cancelled(board, time, obey=obey)
     assert caught.value.reason == "CLAIM_LOST"
+    assert isinstance(caught.value.__cause__, AckedWritesLost) == (reason == "ACKED_WRITES_LOST")
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0

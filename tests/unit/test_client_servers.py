@@ -65,6 +65,19 @@ async def test_clients_spread_over_the_servers() -> None:
         assert min(len(script.requests["OpenAgent"]) for script in pair) > 0
 
 
+async def test_a_client_may_prefer_one() -> None:
+    async with servers(3) as three:
+        first, second, third = three
+        for _ in range(8):
+            async with connect(addresses(first, second, third), coalesce=False, retry=QUICK, in_order=True):
+                pass
+        assert [len(script.requests["OpenAgent"]) for script in three] == [8, 0, 0]
+        async with connect(addresses(first, second, third), coalesce=False, retry=QUICK, in_order=True) as client:
+            first.script("GetServerInfo", Fault("UNAVAILABLE"))
+            await client.server_info()
+        assert [len(script.requests["GetServerInfo"]) for script in three] == [1, 1, 0]
+
+
 @pytest.mark.parametrize("coalesce", [True, False])
 @pytest.mark.parametrize(
     "failure",

@@ -1,7 +1,7 @@
 """One client's channel to a server, or to one of several: it stays with one until that fails, and goes on with another.
 
-Each server has a connection of its own, made when it is first needed. Which is the first is drawn anew by every
-client, so many clients spread over the servers; one that has moved on stays where it is.
+Each server has a connection of its own, made when it is first needed. Their order is drawn anew by every client, so
+many clients spread over the servers; one that has moved on stays where it is.
 """
 
 from __future__ import annotations
@@ -43,12 +43,15 @@ CONNECTIONS_PER_NAME = 3
 """How many connections a name has that may stand for several servers: the next one may lead to another."""
 
 
-def open_channel(server: str, interceptors: Sequence[grpc.aio.ClientInterceptor] = ()) -> grpc.aio.Channel:
+def open_channel(
+    server: str, interceptors: Sequence[grpc.aio.ClientInterceptor] = (), *, in_order: bool = False
+) -> grpc.aio.Channel:
     """Opens a client's channel.
 
     Args:
         server: where the server is, or several, as ``connect`` takes them.
         interceptors: see every call.
+        in_order: use the first of several, and the next one when that fails, instead of drawing.
 
     Raises:
         InvalidArgument: ``server`` is malformed.
@@ -58,7 +61,7 @@ def open_channel(server: str, interceptors: Sequence[grpc.aio.ClientInterceptor]
         return ServersChannel(addresses * CONNECTIONS_PER_NAME, interceptors)
     if len(addresses) == 1:
         return _open(addresses[0], interceptors)
-    return ServersChannel(addresses, interceptors)
+    return ServersChannel(addresses if in_order else random.sample(addresses, len(addresses)), interceptors)
 
 
 def _open(address: str, interceptors: Sequence[grpc.aio.ClientInterceptor]) -> grpc.aio.Channel:
@@ -69,7 +72,7 @@ class ServersChannel(grpc.aio.Channel):
     """A channel whose calls go to one of several servers.
 
     Args:
-        addresses: where they are, at least one.
+        addresses: where they are, at least one, in the order in which they are used.
         interceptors: see every call.
 
     Attributes:
@@ -78,7 +81,7 @@ class ServersChannel(grpc.aio.Channel):
 
     def __init__(self, addresses: Sequence[str], interceptors: Sequence[grpc.aio.ClientInterceptor] = ()) -> None:
         self.turn = 0
-        self._addresses = random.sample(addresses, len(addresses))
+        self._addresses = tuple(addresses)
         self._interceptors = interceptors
         self._channels: list[grpc.aio.Channel | None] = [None] * len(addresses)
         self._closed = False

@@ -178,7 +178,10 @@ class Claim(Generic[T]):
             self._end(lost)
             raise
         except AckedWritesLost as lost:
-            self._end(ClaimLost(f"the claim on {self.key!r} is among what was lost: {lost.message}"))
+            ended = ClaimLost(f"the claim on {self.key!r} is among what was lost: {lost.message}")
+            # Whoever is told that the claim is gone is told which other writes are.
+            ended.__cause__ = lost
+            self._end(ended)
             raise
 
     def _completion_ticket(self, payload: Payload | None) -> RequestTicket:
@@ -255,7 +258,8 @@ class ClaimScope(Generic[T]):
         """Gives the task back unless it was completed.
 
         Raises:
-            ClaimLost: the block was cancelled, or ended, while the claim was in doubt.
+            ClaimLost: the block was cancelled, or ended, while the claim was in doubt. If a failover has lost it,
+                the AckedWritesLost that says so is its cause.
         """
         claim = self._claim
         if claim is None:
@@ -266,7 +270,7 @@ class ClaimScope(Generic[T]):
                 assert self._body is not None
                 mine = self._body.uncancel() <= self._cancelling
                 if error is None or (mine and kind is asyncio.CancelledError):
-                    raise self._in_doubt from error
+                    raise self._in_doubt from (self._in_doubt.__cause__ or error)
             elif claim.is_open:
                 await self._give_back(claim)
         finally:

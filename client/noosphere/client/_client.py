@@ -407,6 +407,7 @@ async def connect(
     retry: RetryPolicy | None = None,
     coalesce: bool = True,
     interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
+    in_order: bool = False,
 ) -> AsyncIterator[Client]:
     """Connects as an agent for the length of an ``async with`` block.
 
@@ -424,6 +425,8 @@ async def connect(
         retry: when and how often to try again; None for the defaults.
         coalesce: let concurrent calls share the messages of one stream; False sends each by itself.
         interceptors: see every call as gRPC has them, whichever server it goes to.
+        in_order: use the first of several servers, and the next one when that fails, instead of drawing: for an
+            agent that has one beside it.
 
     Raises:
         AgentActive: the agent is connected elsewhere, and ``takeover`` is not set.
@@ -447,7 +450,7 @@ async def connect(
         clock, sleep = local.clock, local.sleep
     else:
         clock, sleep = asyncio.get_running_loop().time, asyncio.sleep
-    used = channel if channel is not None else open_channel(address, interceptors)
+    used = channel if channel is not None else open_channel(address, interceptors, in_order=in_order)
     transport = Transport(used, address, timeout, retry or RetryPolicy(), clock, sleep, coalesce=coalesce)
     try:
         transport.deadline(timeout)

@@ -514,7 +514,8 @@ class ClaimScope(BlockTwin[_ClaimScope[T]], Generic[T]):
         """Gives the task back unless it was completed.
 
         Raises:
-            ClaimLost: the claim was lost or in doubt before the end of the block.
+            ClaimLost: the claim was lost or in doubt before the end of the block. If a failover has lost it,
+                the AckedWritesLost that says so is its cause.
         """
         self._end(error)
 
@@ -4439,6 +4440,7 @@ def connect(
     timeout: float = TIMEOUT_DEFAULT,
     retry: RetryPolicy | None = None,
     coalesce: bool = True,
+    in_order: bool = False,
 ) -> AbstractContextManager[Client]:
     """Connects as an agent for the length of a ``with`` block.
 
@@ -4454,6 +4456,8 @@ def connect(
         timeout: the default deadline of each call with all its retries, in seconds.
         retry: when and how often to try again; None for the defaults.
         coalesce: let concurrent calls share the messages of one stream; False sends each by itself.
+        in_order: use the first of several servers, and the next one when that fails, instead of drawing: for an
+            agent that has one beside it.
 
     Raises:
         AgentActive: the agent is connected elsewhere, and ``takeover`` is not set.
@@ -4461,7 +4465,10 @@ def connect(
         InvalidArgument: an argument is malformed.
     """
     return Connection(
-        aio.connect(server, agent=agent, takeover=takeover, timeout=timeout, retry=retry, coalesce=coalesce), Client
+        aio.connect(
+            server, agent=agent, takeover=takeover, timeout=timeout, retry=retry, coalesce=coalesce, in_order=in_order
+        ),
+        Client,
     )
 
 

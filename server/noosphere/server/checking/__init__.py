@@ -20,6 +20,7 @@ from .history import (
     Seen,
     Write,
     WriteKind,
+    show_revision,
     value_id,
 )
 from .reader import HistoryError, read_history
@@ -55,6 +56,7 @@ __all__ = [
     "new_header",
     "read_history",
     "run_check",
+    "show_revision",
     "value_id",
     "write_history",
 ]

@@ -221,15 +221,15 @@ def _may_conflict(part: Write | Compare, until_ns: int, timeline: Timeline) -> b
     states = [state for state in timeline.states(part.key) if state.call is None or state.call.start_ns < until_ns]
     if any(state.expires for state in states):
         return True
-    if part.expected == 0:
-        return any(state.version for state in states)
-    if part.expected is not None:
+    if part.expected == 0 and any(state.version for state in states):
+        return True
+    if part.expected:
         known = any(state.version == part.expected for state in states)
-        return not known or any(state.stored > part.expected for state in states)
+        if not known or any(state.stored > part.expected for state in states):
+            return True
+    # With both given, both have to hold.
     context = part.context if isinstance(part, Write) else None
-    if context is None:
-        return False
-    return any(not context.covers(dot) for state in states for dot in state.dots)
+    return context is not None and any(not context.covers(dot) for state in states for dot in state.dots)
 
 
 def _check_ghosts(calls: Sequence[Call], timeline: Timeline, findings: Findings) -> None:

@@ -43,6 +43,18 @@ def demo(
             help="Use this server, or several with commas between. [default: one of the demo's own]",
         ),
     ] = None,
+    chaos: Annotated[
+        bool,
+        typer.Option("--chaos", help="Kill a server of `make cluster`, and have Redis lose acknowledged writes."),
+    ] = False,
+    lose: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="With --chaos: at least so many, up to 500. [default: 100]"),
+    ] = None,
+    fleet: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --chaos: where the processes are. [default: .run/fleet.json]"),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Let several agent processes do one job under contention, and count lost updates. JSON: Demo.
@@ -50,13 +62,19 @@ def demo(
     They claim sections of a text and build one outline, term index and tally; one of them is killed half way. The
     outcome is compared with what one process alone would have made. A control group writes blindly beside them.
 
+    With --chaos one server is killed, and Redis fails over to a replica that was cut off before: at least --lose
+    acknowledged writes are gone. Each is accounted for: held by the Redis that survived, or told to its writer, which
+    makes it good; both are compared with what either Redis holds. The fleet is mended afterwards.
+
     There are three more, with options of their own: `demo causality`, `demo session` and `demo facts`.
 
-    Exit code 0: nothing was lost; 5: something was, or the contention was not real.
+    Exit code 0: nothing was lost unsignalled; 5: something was, or contention or faults were not real.
     """
-    from noosphere.server.demo import DemoSettings, run_demo
+    from noosphere.server.demo import FLEET_DEFAULT, LOSE_DEFAULT, DemoSettings, run_demo
 
     options = common(ctx, server, as_json)
+    if not chaos and (lose is not None or fleet is not None):
+        raise usage(f"--{'lose' if lose is not None else 'fleet'}: is for --chaos, which was not given")
     try:
         settings = DemoSettings(
             files=tuple(files or ()),
@@ -67,6 +85,8 @@ def demo(
             think_ms=think_ms,
             sections_max=sections,
             conflicts_min=min_conflicts,
+            lose=(LOSE_DEFAULT if lose is None else lose) if chaos else None,
+            fleet=fleet or FLEET_DEFAULT,
         )
     except ValueError as error:
         raise usage(f"--{error}") from None

@@ -5,6 +5,37 @@ from __future__ import annotations
 from typing import Annotated, Any, TypedDict
 
 
+class LostWriteShape(TypedDict):
+    """An acknowledged call that a failover has lost."""
+
+    agent: Annotated[str, "Whose."]
+    op: Annotated[str, "What it was, e.g. `put`."]
+    keys: Annotated[list[str], "What it wrote."]
+    revision: Annotated[str, "At which it was acknowledged."]
+    told: Annotated[bool, "Whether its writer was told that the revision is gone."]
+    named: Annotated[bool, "Whether its client named the write; claims are told by their range alone."]
+
+
+class ChaosShape(TypedDict):
+    """A killed server and a failover with loss, and what both Redis servers hold of what was acknowledged."""
+
+    killed_server: Annotated[str, "The server that was killed."]
+    old_primary: Annotated[str, "The Redis that was killed."]
+    new_primary: Annotated[str, "The Redis that was promoted."]
+    wanted: Annotated[int, "How many acknowledged writes it was to lose at least."]
+    acknowledged: Annotated[int, "Acknowledged writes of the whole run."]
+    lost: Annotated[int, "Those that the old Redis held and the new one does not."]
+    unsignalled: Annotated[int, "Lost writes of which their writers were not told."]
+    false_alarms: Annotated[int, "Writes that survived although their writers were told otherwise."]
+    cut: Annotated[str, "The newest revision that survived."]
+    only_in_old: Annotated[int, "Commits that only the old Redis held, whoever made them."]
+    told_by: Annotated[dict[str, int], "How many agents were told first by `epoch` in a watch, and by an `error`."]
+    resubmitted: Annotated[int, "Lost calls that were written again."]
+    redone: Annotated[int, "Lost calls whose part of the work was decided anew."]
+    left: Annotated[int, "Lost calls that whoever does the section again makes good."]
+    writes: Annotated[list[LostWriteShape], "The lost ones."]
+
+
 class DemoShape(TypedDict):
     """What came of a demo."""
 
@@ -21,6 +52,8 @@ class DemoShape(TypedDict):
     completed: Annotated[int, "Completed tasks."]
     completed_by_agent: Annotated[dict[str, int], "The same by agent."]
     takeover: Annotated[dict[str, Any] | None, "Which task of the killed agent was taken over, by whom, how soon."]
+    servers: Annotated[int, "How many servers the agents used."]
+    chaos: Annotated[ChaosShape | None, "What was done to the servers and lost by it; null without --chaos."]
     counted_again: Annotated[int, "Sections done again whose counting was found done."]
     claims_lost: Annotated[int, "Completions that were refused because somebody else held the task."]
     control: Annotated[dict[str, int], "What blind writes lost in the same time."]

@@ -7,10 +7,12 @@ from .command import run_demo
 from .facts import run_facts
 from .processes import DemoError, DemoInterrupted, ServerUnreachable
 from .session import run_session
-from .settings import DemoSettings
+from .settings import FLEET_DEFAULT, LOSE_DEFAULT, DemoSettings
 from .text import InputError
 
 __all__ = [
+    "FLEET_DEFAULT",
+    "LOSE_DEFAULT",
     "DemoError",
     "DemoInterrupted",
     "DemoSettings",

@@ -29,6 +29,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from noosphere.client import (
+    AckedWritesLost,
     Claim,
     ClaimLost,
     Conflict,
@@ -61,6 +62,7 @@ from .protocol import (
     Updated,
     to_line,
 )
+from .recovery import Recovery, Redo
 
 BOARD = "sections/"
 OUTLINE = "outline"
@@ -91,30 +93,52 @@ class Agent:
         orders: what to do.
         namespace: where.
         pause: set when the agent has to stop in the middle of its next section.
+        recovery: what to do when writes are lost; None if none will be.
     """
 
-    def __init__(self, orders: Orders, namespace: Namespace, pause: asyncio.Event) -> None:
+    def __init__(
+        self, orders: Orders, namespace: Namespace, pause: asyncio.Event, recovery: Recovery | None = None
+    ) -> None:
         self._orders = orders
         self._space = namespace
         self._board = namespace.board(BOARD, Task)
         self._pause = pause
         self._chance = random.Random(f"{orders.seed}/{orders.agent}")
         self._explained = False
+        self._recovery = recovery
 
     async def work(self) -> None:
-        """Does sections until there is none left to do."""
+        """Does sections until there is none left to do, and nothing left to be made good."""
         while True:
             section = ""
             try:
+                self._check()
                 async with self._board.claim(lease=self._orders.lease_ms / 1000, wait=_CLAIM_WAIT) as claim:
                     if claim is not None:
                         section = claim.value.number
                         say(Claimed(section, claim.attempts))
                         await self._do(claim)
-            except ClaimLost:
-                say(Lost(section))
+            except (ClaimLost, AckedWritesLost) as error:
+                loss = self._recovery.cause_of(error) if self._recovery is not None else None
+                if self._recovery is not None and loss is not None:
+                    await self._recovery.recover(loss, section)
+                elif isinstance(error, ClaimLost):
+                    say(Lost(section))
+                else:
+                    raise
             if not section and await self._all_done():
-                return
+                if self._recovery is None or self._recovery.settled:
+                    return
+                await self._recovery.settle()
+
+    def _check(self) -> None:
+        """Stops the work if something was lost that it rests on."""
+        if self._recovery is not None:
+            self._recovery.check()
+
+    def _made(self, revision: int, redo: Redo) -> None:
+        if self._recovery is not None:
+            self._recovery.made(revision, redo)
 
     async def _do(self, claim: Claim[Task]) -> None:
         task = claim.value
@@ -131,6 +155,7 @@ class Agent:
         for shelf, terms in by_shelf.items():
             await self._update(self._space.key(INDEX + shelf, Shelf), partial(_shelve, task, terms))
         await self._overwrite()
+        self._check()
         await claim.complete({"by": self._orders.agent})
         say(Completed(task.number))
 
@@ -148,7 +173,8 @@ class Agent:
             await self._think()
             return add(current)
 
-        await key.update(change, attempts=ATTEMPTS_MAX)
+        record = await key.update(change, attempts=ATTEMPTS_MAX)
+        self._made(record.version or 0, lambda: self._update(key, add))
         say(Updated(key.name, attempts))
 
     async def _count(self, task: Task, *, again: bool) -> None:
@@ -159,7 +185,7 @@ class Agent:
             return
         words = count_words(task.content)
         try:
-            await self._space.transact(
+            counted = await self._space.transact(
                 operations=[
                     Put(marker, {"by": self._orders.agent}, expected_version=0),
                     Increment(WORDS, words),
@@ -172,6 +198,7 @@ class Agent:
                 raise
             say(Counted(task.number, again=True))
         else:
+            self._made(counted.revision, lambda: self._count(task, again=True))
             say(Counted(task.number, again=False))
 
     async def _overwrite(self) -> None:
@@ -214,23 +241,30 @@ async def run(orders: Orders, commands: asyncio.StreamReader) -> None:
             timeout=CALL_LIMIT_S,
             coalesce=False,
             interceptors=[Recorder(writer, orders.agent)],
+            in_order=True,
         ) as client:
             say(Ready())
             if await commands.readline() != GO:
                 return
-            agent = Agent(orders, client.namespace(orders.namespace), pause)
-            work = asyncio.create_task(agent.work())
-            listen = asyncio.create_task(_listen(commands, pause))
+            space = client.namespace(orders.namespace)
+            recovery = Recovery(client, space, say) if orders.chaos else None
+            work = asyncio.create_task(Agent(orders, space, pause, recovery).work())
+            beside = [asyncio.create_task(_listen(commands, pause))]
+            if recovery is not None:
+                beside.append(asyncio.create_task(recovery.watch()))
             async with asyncio.timeout(orders.limit_s):
                 try:
-                    await asyncio.wait([work, listen], return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait([work, *beside], return_when=asyncio.FIRST_COMPLETED)
                 finally:
-                    listen.cancel()
+                    for task in beside:
+                        task.cancel()
                     if not work.done():
                         work.cancel()
-                    await asyncio.wait([work, listen])
+                    await asyncio.wait([work, *beside])
+            for task in (work, *beside):
+                if not task.cancelled():
+                    task.result()
             if not work.cancelled():
-                work.result()
                 say(Finished())
 
 

@@ -8,9 +8,11 @@ import sys
 
 from rich.console import Console
 
+from noosphere.server.fleet import FleetError
+
 from .display import Display, Lines, Screen, Silence, print_figures
 from .figures import Figures
-from .processes import DemoInterrupted
+from .processes import DemoError, DemoInterrupted
 from .run import cancel_on_sigterm, run
 from .settings import DemoSettings
 from .text import InputError
@@ -63,7 +65,11 @@ async def _grouped(settings: DemoSettings, display: Display) -> Figures:
         first: BaseException = group
         while isinstance(first, BaseExceptionGroup):
             first = first.exceptions[0]
+        if isinstance(first, FleetError):
+            raise DemoError(str(first)) from None
         raise first from None
+    except FleetError as error:
+        raise DemoError(str(error)) from None
 
 
 def _display(console: Console, as_json: bool) -> Display:

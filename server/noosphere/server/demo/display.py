@@ -13,8 +13,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from noosphere.server.checking import show_revision
+
+from .chaos.losses import LISTED_MAX, Losses
 from .figures import Figures, Tally
-from .protocol import Claimed, Completed, Conflicted, Event, Finished, Holding, Lost, Ready, Updated
+from .protocol import Claimed, Completed, Conflicted, Dropped, Event, Finished, Holding, Lost, Ready, Updated
 
 _LINES = 8
 _REFRESHES_PER_SECOND = 8
@@ -41,6 +44,10 @@ class Display(Protocol):
         """An agent was killed."""
         ...
 
+    def happened(self, what: str) -> None:
+        """Something was done to the servers."""
+        ...
+
 
 class Silence:
     """Shows nothing."""
@@ -60,6 +67,9 @@ class Silence:
         """Shows nothing."""
 
     def killed(self, agent: str, section: str) -> None:
+        """Shows nothing."""
+
+    def happened(self, what: str) -> None:
         """Shows nothing."""
 
 
@@ -93,6 +103,10 @@ class Lines(Silence):
     def killed(self, agent: str, section: str) -> None:
         """Prints who was killed."""
         self._print(f"{agent} killed in the middle of section {section}")
+
+    def happened(self, what: str) -> None:
+        """Prints what was done."""
+        self._print(what)
 
     def _print(self, line: str) -> None:
         self._console.print(line, highlight=False, soft_wrap=True)
@@ -139,6 +153,8 @@ class Screen(Silence):
                 self._states[agent] = f"holds {section} …"
             case Lost(section):
                 self._states[agent] = f"lost its claim on {section}"
+            case Dropped():
+                self._states[agent] = "makes good what the failover has lost"
             case Finished():
                 self._states[agent] = "finished"
         self._live.update(self._draw(tally))
@@ -146,6 +162,10 @@ class Screen(Silence):
     def killed(self, agent: str, section: str) -> None:
         """Shows who was killed."""
         self._states[agent] = f"[bold red]killed[/] in the middle of {section}"
+
+    def happened(self, what: str) -> None:
+        """Shows what was done, above the table."""
+        self._live.console.print(Text(what, style="bold red"))
 
     def _draw(self, tally: Tally) -> Group:
         done = tally.completions.total()
@@ -191,6 +211,8 @@ def print_figures(figures: Figures, console: Console) -> None:
     for name, fact in _facts(figures):
         facts.add_row(name, fact)
     console.print(facts)
+    if figures.losses is not None:
+        _print_losses(figures.losses, console)
     if tally.explanation:
         console.print()
         console.print(Text("A conflict, as a model reads it:", style="bold"))
@@ -201,6 +223,38 @@ def print_figures(figures: Figures, console: Console) -> None:
             console.print(Text(f"FAILED: {failure}", style="bold red"))
     else:
         console.print(Text(f"All of it holds ({figures.seconds:.1f} s).", style="bold green"))
+
+
+def _print_losses(losses: Losses, console: Console) -> None:
+    console.print()
+    console.print(Text("Lost writes, each with what its writer was told:", style="bold"))
+    for write in losses.lost[:LISTED_MAX]:
+        console.print(Text(f"  {write.describe()}", overflow="fold"))
+    if len(losses.lost) > LISTED_MAX:
+        console.print(Text(f"  … and {len(losses.lost) - LISTED_MAX} more (--json lists all)"))
+
+
+def _disaster(figures: Figures) -> list[tuple[str, str]]:
+    losses, damage = figures.losses, figures.damage
+    if losses is None or damage is None:
+        return []
+    signals = losses.signals
+    by = ", ".join(f"{count} by {'a watch' if how == 'epoch' else 'an error'}" for how, count in signals.by.items())
+    return [
+        (
+            "failover",
+            f"{damage.server} killed; {damage.old} killed and {damage.new} promoted, which lacks {losses.only_old} "
+            f"commits past revision {show_revision(losses.cut)}",
+        ),
+        ("acknowledged writes", f"{losses.acknowledged}, of which the failover has lost {len(losses.lost)}"),
+        ("unsignalled losses", str(losses.unsignalled)),
+        ("  agents told first", by),
+        (
+            "  made good",
+            f"{signals.resubmitted} calls written again, {signals.redone} decided anew, {signals.left} left to whoever "
+            "does the section again",
+        ),
+    ]
 
 
 def _facts(figures: Figures) -> list[tuple[str, str]]:
@@ -216,6 +270,7 @@ def _facts(figures: Figures) -> list[tuple[str, str]]:
     return [
         ("lost updates", str(figures.lost_updates)),
         ("duplicate completions", str(figures.duplicate_completions)),
+        *_disaster(figures),
         ("conflicts met", f"{tally.conflict_count} ({records})" if records else "0"),
         (
             "  how resolved",

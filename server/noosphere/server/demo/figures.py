@@ -8,8 +8,9 @@ from typing import Any
 
 from noosphere.server.checking import Verdict
 
+from .chaos import Damage, Losses
 from .job import JobResult
-from .protocol import Completed, Conflicted, Counted, Event, Lost, Overwrote, Updated
+from .protocol import Completed, Conflicted, Counted, Dropped, Event, Lost, Overwrote, Updated
 
 
 @dataclass(slots=True)
@@ -28,6 +29,10 @@ class Takeover:
     by: str = ""
     after_s: float = 0.0
 
+    def awaits(self, section: str) -> bool:
+        """Tells whether a claim on a section is the one that takes it over."""
+        return section == self.section and not self.by
+
 
 @dataclass(slots=True)
 class Tally:
@@ -36,7 +41,7 @@ class Tally:
     Attributes:
         conflicts: conflicts met, by record.
         open: conflicts of each agent's present update.
-        moot: conflicts of updates that ended because the claim had gone to somebody else.
+        moot: conflicts of updates that ended because the claim had gone to somebody else, or what they rest on.
         attempts: how many updates succeeded at which attempt.
         completions: how often each section was completed.
         counted_again: sections whose part of the tally was there already.
@@ -77,6 +82,9 @@ class Tally:
                 self.counted_again += again
             case Overwrote():
                 self.blind_writes += 1
+            case Dropped():
+                self.moot += self.open[agent]
+                self.open[agent] = 0
             case Lost():
                 self.lost_claims += 1
                 self.moot += self.open[agent]
@@ -114,6 +122,9 @@ class Figures:
         control: the final value of the control.
         verdict: what the checkers say about the recorded history.
         conflicts_min: how many conflicts it takes to show something.
+        servers: how many servers the agents used.
+        losses: what a failover has lost; None if there was none to be.
+        damage: what was done to the fleet; None if nothing was to be.
     """
 
     source: str
@@ -127,6 +138,9 @@ class Figures:
     control: int
     verdict: Verdict
     conflicts_min: int
+    servers: int = 1
+    losses: Losses | None = None
+    damage: Damage | None = None
 
     @property
     def missing(self) -> list[str]:
@@ -150,7 +164,9 @@ class Figures:
     @property
     def duplicate_completions(self) -> int:
         """Completions of a section beyond its first."""
-        reported = sum(count - 1 for count in self.tally.completions.values())
+        # A completion that was lost is no completion.
+        lost = self.losses.signals.completed if self.losses is not None else Counter[str]()
+        reported = sum(max(0, count - 1 - lost[section]) for section, count in self.tally.completions.items())
         return max(reported, self.verdict.figures.duplicate_completions)
 
     @property
@@ -183,6 +199,10 @@ class Figures:
             found.append(f"contention was not real: {conflicts}")
         if self.control_lost <= 0:
             found.append("contention was not real: the control wrote blindly and lost nothing")
+        if self.losses is not None:
+            found += self.losses.failures
+        if self.damage is not None and not self.damage.restarted:
+            found.append("no server was killed and started again")
         if not self.verdict.ok:
             first = [f"{v.kind} on {', '.join(v.keys)}: {v.text}" for v in self.verdict.violations[:1]]
             why = "; ".join([*first, *self.verdict.undecided[:1]])
@@ -221,6 +241,8 @@ class Figures:
             }
             if self.takeover is not None
             else None,
+            "servers": self.servers,
+            "chaos": self._chaos(),
             "counted_again": tally.counted_again,
             "claims_lost": tally.lost_claims,
             "control": {
@@ -239,6 +261,13 @@ class Figures:
                 "takeovers": history.takeovers,
             },
         }
+
+    def _chaos(self) -> dict[str, Any] | None:
+        if self.losses is None or self.damage is None:
+            return None
+        damage = self.damage
+        names = {"killed_server": damage.server, "old_primary": damage.old, "new_primary": damage.new}
+        return {**names, **self.losses.as_dict()}
 
 
 def _totals(result: JobResult) -> dict[str, int]:

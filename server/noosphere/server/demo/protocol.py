@@ -22,6 +22,7 @@ class Orders(msgspec.Struct, frozen=True):
         think_ms: the median of that, in milliseconds.
         lease_ms: for how long it claims a section.
         limit_s: after so many seconds it gives up.
+        chaos: whether a failover will lose writes: the agent makes its own good, and ends only after that.
     """
 
     agent: str
@@ -32,6 +33,7 @@ class Orders(msgspec.Struct, frozen=True):
     think_ms: float
     lease_ms: int
     limit_s: float
+    chaos: bool = False
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
@@ -88,11 +90,60 @@ class Lost(msgspec.Struct, frozen=True, tag="lost"):
     section: str
 
 
+class Dropped(msgspec.Struct, frozen=True, tag="dropped"):
+    """The agent left a section because something that it had seen of it is gone; empty without one."""
+
+    section: str
+
+
+class Told(msgspec.Struct, frozen=True, tag="told"):
+    """The agent was told that revisions above ``after`` up to ``through`` are gone.
+
+    Attributes:
+        after: the newest revision that survived.
+        through: the last one that is gone.
+        by: ``epoch`` if a watch said so, ``error`` if a call was refused.
+        writes: which of its own writes its client named: key, operation and revision.
+    """
+
+    after: int
+    through: int
+    by: str
+    writes: tuple[tuple[str, str, int], ...] = ()
+
+
+class Recovered(msgspec.Struct, frozen=True, tag="recovered"):
+    """What became of the agent's own lost writes: calls that were written again, done again, or left to others."""
+
+    resubmitted: int
+    redone: int
+    left: int
+
+
+class Settled(msgspec.Struct, frozen=True, tag="settled"):
+    """The agent knows of the failover, and has made good what it had lost."""
+
+
 class Finished(msgspec.Struct, frozen=True, tag="finished"):
     """Every section is done; the agent ends."""
 
 
-Event = Ready | Claimed | Conflicted | Updated | Counted | Overwrote | Holding | Completed | Lost | Finished
+Event = (
+    Ready
+    | Claimed
+    | Conflicted
+    | Updated
+    | Counted
+    | Overwrote
+    | Holding
+    | Completed
+    | Lost
+    | Dropped
+    | Told
+    | Recovered
+    | Settled
+    | Finished
+)
 
 EVENTS = msgspec.json.Decoder(Event)
 ORDERS = msgspec.json.Decoder(Orders)

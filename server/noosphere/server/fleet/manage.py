@@ -17,13 +17,14 @@ from .engines import (
     START_SECONDS_MAX,
     STOP_SECONDS_MAX,
     RedisError,
+    ask,
     info,
     is_healthy,
     program,
     start_etcd,
     start_redis,
 )
-from .processes import POLL_SECONDS, FleetError, end, free_address, is_alive, spawn, tail, usable
+from .processes import POLL_SECONDS, FleetError, end, free_address, is_alive, spawn, split, tail, usable
 from .state import FILE, Fleet, Member, changing, locked, read_fleet
 
 REDIS_COUNT = 2
@@ -139,6 +140,8 @@ def _start_redis(fleet: Fleet, folder: Path, tell: Tell) -> None:
     for member in (primary, *(member for member in fleet.redis if member is not primary)):
         role = "primary" if member is primary else f"replica of {primary.name}"
         if member.alive:
+            if member is not primary:
+                _follow(member, primary)
             tell(f"{member.name} runs at {member.address} (pid {member.pid}, {role})")
             continue
         home = Path(member.folder)
@@ -151,16 +154,27 @@ def _start_redis(fleet: Fleet, folder: Path, tell: Tell) -> None:
 
 def _primary(fleet: Fleet) -> Member:
     """Returns which Redis is the primary: one that runs as such, else the one that was it last."""
-    for member in fleet.redis:
-        if member.alive:
-            try:
-                if info(member.address, "replication")["role"] == "master":
-                    return member
-            except (OSError, RedisError):
-                raise FleetError(
-                    f"{member.name} (pid {member.pid}) does not answer at {member.address} (make down, then up again)"
-                ) from None
-    return next(member for member in fleet.redis if member.name == fleet.primary)
+    found = [member for member in fleet.redis if member.alive and _told(member)["role"] == "master"]
+    if len(found) > 1:
+        names = " and ".join(member.name for member in found)
+        raise FleetError(f"{names} both take themselves for the primary: make one of them the other's replica")
+    return found[0] if found else next(member for member in fleet.redis if member.name == fleet.primary)
+
+
+def _follow(member: Member, primary: Member) -> None:
+    """Has a replica that somebody has cut off follow the primary again."""
+    host, port = split(primary.address)
+    found = _told(member)
+    if (found.get("master_host"), found.get("master_port")) != (host, str(port)):
+        ask(member.address, "REPLICAOF", host, port)
+
+
+def _told(member: Member) -> dict[str, str]:
+    try:
+        return info(member.address, "replication")
+    except (OSError, RedisError):
+        problem = f"{member.name} (pid {member.pid}) does not answer at {member.address}"
+        raise FleetError(f"{problem} (make down, then up again)") from None
 
 
 def _start_etcd(fleet: Fleet, folder: Path, tell: Tell) -> None:
