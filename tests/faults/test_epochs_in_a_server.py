@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import gc
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pydantic import SecretStr
+from tests.support.health import NOT_SERVING, SERVING, health, until, until_health
 from tests.support.redis import RedisProcess, needs_redis
 
 from noosphere.client import Client, RetryPolicy, Unavailable, connect
@@ -29,8 +29,7 @@ pytestmark = needs_redis
 
 EPOCHS = 20
 SECONDS_MAX = 60
-STATUS = health_pb2.HealthCheckResponse
-SERVICES = ("", "noosphere.v1.MemoryService")
+MEMORY = "noosphere.v1.MemoryService"
 
 
 @pytest.fixture
@@ -66,23 +65,6 @@ async def serving(folder: Path, redis: RedisProcess) -> AsyncIterator[str]:
 def once(address: str) -> AbstractAsyncContextManager[Client]:
     """Connects as an agent that tries each call once."""
     return connect(address, agent="a", timeout=SECONDS_MAX, retry=RetryPolicy(attempts_max=1), coalesce=False)
-
-
-async def health(address: str, service: str) -> int:
-    """Returns the status that a server reports."""
-    async with grpc.aio.insecure_channel(address) as channel:
-        stub = health_pb2_grpc.HealthStub(channel)
-        return int((await stub.Check(health_pb2.HealthCheckRequest(service=service))).status)
-
-
-async def until(holds: Callable[[], object]) -> None:
-    """Returns once an answer is true, asking again and again."""
-    async with asyncio.timeout(SECONDS_MAX):
-        while True:
-            answer = holds()
-            if await answer if asyncio.iscoroutine(answer) else answer:
-                return
-            await asyncio.sleep(0.05)
 
 
 async def epochs(address: str) -> list[int]:
@@ -149,18 +131,15 @@ async def test_without_redis_the_server_is_not_ready_but_alive(tmp_path: Path, r
         space = a.shared("s")
         await space.put("kept", 1)
 
-        async def all_are(status: int) -> bool:
-            return [await health(address, service) for service in SERVICES] == [status] * len(SERVICES)
-
-        assert await all_are(STATUS.SERVING)
+        await until_health(address, SERVING, MEMORY)
         redis.kill()
-        await until(lambda: all_are(STATUS.NOT_SERVING))
+        await until_health(address, NOT_SERVING, MEMORY)
         with pytest.raises(Unavailable) as caught:
             await space.get("kept")
         assert caught.value.reason == "ENGINE_UNAVAILABLE"
-        assert await health(address, "liveness") == STATUS.SERVING
+        assert await health(address, "liveness") == SERVING
         redis.start()
-        await until(lambda: all_are(STATUS.SERVING))
+        await until_health(address, SERVING, MEMORY)
         kept = await space.get("kept")
         assert kept is not None
         assert kept.value == 1
@@ -173,11 +152,7 @@ async def test_a_redis_that_is_slow_to_answer_makes_the_server_unready_without_a
         await a.shared("s").put("kept", 1)
         before = await epochs(address)
         redis.pause()
-
-        async def is_now(status: int) -> bool:
-            return await health(address, "") == status
-
-        await until(lambda: is_now(STATUS.NOT_SERVING))
+        await until_health(address, NOT_SERVING)
         redis.resume()
-        await until(lambda: is_now(STATUS.SERVING))
+        await until_health(address, SERVING)
         assert await epochs(address) == before

@@ -12,10 +12,11 @@ import grpc
 import pytest
 from tests.support.etcd import EtcdProcess, needs_etcd
 from tests.support.fleet import Fleet
+from tests.support.health import NOT_SERVING, SERVING, health, until_health
 from tests.support.process import ServerProcess
 from tests.support.redis import RedisProcess, free_port, needs_redis
 
-from noosphere.client import Conflict, connect
+from noosphere.client import Conflict, RetryPolicy, Unavailable, connect
 from noosphere.v1 import admin_service_pb2
 from noosphere.v1.admin_service_pb2_grpc import AdminServiceStub
 
@@ -134,6 +135,31 @@ async def test_what_has_ended_is_swept_whoever_leads(fleet: Fleet) -> None:
             # A read would tell that it has ended, but only the sweep writes so into the log.
             if batch.kind == "changes" and [event.kind for event in batch.events] == ["expire"]:
                 break
+
+
+async def test_without_etcd_work_goes_on_until_the_epochs_lease_ends_and_locks_do_not(fleet: Fleet) -> None:
+    address = fleet.addresses[0]
+    once = RetryPolicy(attempts_max=1)
+    async with connect(address, agent="a", timeout=SECONDS_MAX, retry=once, coalesce=False) as a:
+        space = a.shared("s")
+        await space.put("kept", 1)
+        fleet.etcd.pause()
+        await space.put("kept", 2, blind=True)
+        with pytest.raises(Unavailable, match="ENGINE_UNAVAILABLE"):
+            async with a.lock("deploy"):
+                pass
+        await until_health(address, NOT_SERVING)
+        with pytest.raises(Unavailable, match="ENGINE_UNAVAILABLE"):
+            await space.get("kept")
+        assert await health(address, "liveness") == SERVING
+        fleet.etcd.resume()
+        await until_health(address, SERVING)
+        kept = await space.get("kept")
+        assert kept is not None
+        assert kept.value == 2
+        async with a.lock("deploy"):
+            pass
+    await asyncio.to_thread(leader_of, fleet)
 
 
 def start_error(tmp_path: Path, config: str) -> str:

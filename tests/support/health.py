@@ -1,0 +1,39 @@
+"""What a server tells of its health, as whoever balances load or restarts processes asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+SERVING: int = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING: int = health_pb2.HealthCheckResponse.NOT_SERVING
+SECONDS_MAX = 60.0
+PAUSE_SECONDS = 0.05
+
+
+async def health(address: str, service: str = "") -> int:
+    """Returns the status that a server reports of itself, or of one of its services."""
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        return int((await stub.Check(health_pb2.HealthCheckRequest(service=service))).status)
+
+
+async def until_health(address: str, status: int, *services: str) -> None:
+    """Returns once a server reports a status of itself and of some services, asking again and again."""
+    async with asyncio.timeout(SECONDS_MAX):
+        while True:
+            if all([await health(address, service) == status for service in ("", *services)]):
+                return
+            await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def until(holds: Callable[[], bool], seconds: float = SECONDS_MAX) -> None:
+    """Returns once something holds, looking again and again."""
+    async with asyncio.timeout(seconds):
+        while True:
+            if holds():
+                return
+            await asyncio.sleep(PAUSE_SECONDS)
