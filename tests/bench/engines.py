@@ -1,4 +1,4 @@
-"""The engines beside our server, as their packages install them: Redis, and redis-py to compare with."""
+"""The engines beside our server, as their packages install them: Redis, etcd, and redis-py to compare with."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support import etcd as etcd_support
+from tests.support.etcd import EtcdProcess
 from tests.support.redis import PROGRAM, RedisProcess
 
 from .children import BenchError, cpu_seconds_of
 
 NO_REDIS = "" if PROGRAM is not None else "no redis-server is installed (Debian: apt-get install redis-server)"
 """Why nothing can be measured on Redis; empty where it can."""
+
+NO_ETCD = "" if etcd_support.PROGRAM is not None else "no etcd is installed (Debian: apt-get install etcd-server)"
+"""Why there can be no replicas; empty where there can."""
 
 NO_REDIS_PY = (
     "" if importlib.util.find_spec("redis") is not None else "redis-py is not installed (it is in noosphere[dev])"
@@ -83,5 +88,23 @@ def redis(folder: Path) -> Iterator[BenchRedis]:
         except AssertionError as error:
             raise BenchError(f"redis-server does not start; its log says:\n{error}") from None
         yield BenchRedis(process)
+    finally:
+        process.kill()
+
+
+@contextlib.contextmanager
+def etcd(folder: Path) -> Iterator[dict[str, str]]:
+    """Runs an etcd of its own on a new folder; yields what has servers coordinate there.
+
+    Raises:
+        BenchError: it does not start.
+    """
+    process = EtcdProcess(folder)
+    try:
+        try:
+            process.start()
+        except AssertionError as error:
+            raise BenchError(f"etcd does not start; its log says:\n{error}") from None
+        yield {"NOOSPHERE_ETCD_ENDPOINTS": process.endpoint}
     finally:
         process.kill()

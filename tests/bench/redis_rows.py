@@ -1,12 +1,12 @@
-"""Rows of a server whose working memory is on Redis, each with one replica of our server."""
+"""Rows of servers whose working memory is on Redis: one replica of ours, and two."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import cas_rows, fast_rows, floor_rows, script_rows
+from . import cas_rows, fast_rows, floor_rows, replica_rows, script_rows
 from .children import start_worker
-from .engines import NO_REDIS, NO_REDIS_PY, redis
+from .engines import NO_ETCD, NO_REDIS, NO_REDIS_PY, redis
 from .rows import Bench, Row, Unmeasured
 
 _WHATS = {
@@ -14,9 +14,10 @@ _WHATS = {
     **{name: f"{work.capitalize()} on Redis, coalesced / unary" for name, work in fast_rows.ON_REDIS.items()},
     script_rows.NAME: script_rows.WHAT,
     **{name: cas_rows.what_of(name) for name in cas_rows.WORKS},
+    **{name: replica_rows.what_of(name) for name in replica_rows.WORKS},
 }
 NAMES = tuple(_WHATS)
-UNPROFILED = (script_rows.NAME, *cas_rows.WORKS)
+UNPROFILED = (script_rows.NAME, *cas_rows.WORKS, *replica_rows.WORKS)
 """Rows whose time goes elsewhere than in one process of Python, so that a profile would say nothing."""
 
 
@@ -39,6 +40,11 @@ async def measure(bench: Bench, names: Sequence[str], profiled: bool) -> list[Ro
         else:
             with redis(bench.work / "redis-cas") as engine:
                 rows += await cas_rows.measure(bench, found, engine)
+    if found := [name for name in replica_rows.WORKS if name in names]:
+        if NO_ETCD:
+            rows += [Unmeasured(name, _WHATS[name], NO_ETCD) for name in found]
+        else:
+            rows += await replica_rows.measure(bench, found)
     return rows
 
 

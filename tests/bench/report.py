@@ -161,6 +161,33 @@ _TABLES = (
         ),
     ),
     _Table(
+        "Two replicas",
+        "The same callers, in two processes with half of them each: all of one replica, and each half of a replica of "
+        "its own, which share one Redis and one etcd. Where the whole machine is busy, its cores are what limits them: "
+        "replicas, Redis and callers share them, and each call costs all three. CPU is of all replicas together; the "
+        "machine's is that of replicas, Redis and callers over all cores.",
+        ("replicas_get", "replicas_put"),
+        (
+            _WHAT,
+            ("ratio (IQR)", _value("{:.2f}")),
+            ("calls/s", _pair("two_rate", "one_rate", "{:,.0f}")),
+            ("each replica busy", _pair("two_replica_busy", "one_replica_busy", "{:.0%}")),
+            (
+                "machine busy",
+                lambda row: (
+                    f"{row.figures['two_machine_busy']:.0%} / {row.figures['one_machine_busy']:.0%} "
+                    f"of {row.figures['cores']:.0f} cores"
+                ),
+            ),
+            ("CPU µs/call: replicas", _pair("two_replicas_us", "one_replicas_us", "{:.0f}")),
+            ("Redis", _pair("two_redis_us", "one_redis_us", "{:.0f}")),
+            ("callers", _pair("two_generators_us", "one_generators_us", "{:.0f}")),
+            ("p50 ms", _pair("two_p50_ms", "one_p50_ms", "{:.2f}")),
+            ("p99 ms", _pair("two_p99_ms", "one_p99_ms", "{:.2f}")),
+            ("pairs of calls", lambda row: f"{row.value.count} of {row.figures['calls']:,.0f}"),
+        ),
+    ),
+    _Table(
         "Calls of the sync client",
         "One caller, one call after the other, in a thread / in a task; the value is the time of a sync call as a "
         "share of what it may take. The time is the mean of each sample, over pairs of samples.",
