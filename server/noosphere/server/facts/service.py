@@ -165,8 +165,11 @@ class Facts:
         self._handlers[kind] = handler
 
     def start(self) -> tuple[asyncio.Task[None], ...]:
-        """Starts background work; the caller cancels it. Where there is no fact store, nothing is decided."""
-        work = {"noosphere-extraction": self._readers.run, "noosphere-fact-upkeep": self.upkeep.run}
+        """Starts background work; the caller cancels it. Where there is no fact store, nothing is decided.
+
+        Upkeep is started by the caller, since one server does it for all.
+        """
+        work = {"noosphere-extraction": self._readers.run}
         if self._has_store:
             work["noosphere-facts"] = self.workers.run
         return tuple(asyncio.create_task(run(), name=name) for name, run in work.items())
