@@ -94,7 +94,7 @@ async def served(client: Client) -> None:
                 return
 
 
-@pytest.mark.parametrize("cut", [("redis",), ("etcd", "redis")], ids="+".join)
+@pytest.mark.parametrize("cut", [("etcd",), ("redis",), ("etcd", "redis")], ids="+".join)
 async def test_a_replica_that_is_parted_serves_nobody_until_it_is_back(apart: Apart, cut: tuple[str, ...]) -> None:
     async with (
         connect(apart.here, agent="here", timeout=60) as here,

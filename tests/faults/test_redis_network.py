@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from tests.support.proxy import Fault, Proxy, proxied
 from tests.support.redis import needs_redis
 from tests.support.redis_pair import RedisPair, redis_pair
-from tests.support.store_load import Load
+from tests.support.store_load import WRITERS, Load
 
-from noosphere.consistency import Reason
+from noosphere.consistency import Reason, Refusal
+from noosphere.server.ports.coordinator import EpochRecord
 from noosphere.server.ports.runtime import SystemClock
 from noosphere.server.storage.embedded import EmbeddedCoordinator
 from noosphere.server.storage.redis import RedisStore, wire
@@ -195,3 +197,68 @@ async def test_scripts_flushed_under_load_are_loaded_again_and_no_call_fails(
         assert await epochs(coordinator) == [FIRST_EPOCH]
     finally:
         await other.close()
+
+
+class HardOfHearing:
+    """A coordinator that can be made to answer nothing, as one that is out of reach."""
+
+    def __init__(self, inner: EmbeddedCoordinator) -> None:
+        self._inner = inner
+        self.away = False
+
+    async def epochs(self) -> Sequence[EpochRecord]:
+        if self.away:
+            raise Refusal(Reason.ENGINE_UNAVAILABLE, "the coordinator is out of reach")
+        return await self._inner.epochs()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_while_two_primaries_live_every_loss_is_told_and_the_left_one_is_not_served_for_long(
+    pair: RedisPair, coordinator: EmbeddedCoordinator, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The primary stands still, its replica is promoted, and the old one goes on as if nothing had been.
+
+    One process sees all of this. Another one, which does not hear of the new epoch, goes on with the old primary until
+    its lease ends.
+    """
+    hard = HardOfHearing(coordinator)
+    store = await opened(coordinator, *pair.urls)
+    left = await RedisStore.open([pair.primary.url], cast("Any", hard), clock=SystemClock())
+    try:
+        load = Load([store, left])
+        async with load.running():
+            await load.more(100)
+            pair.cut_off()
+            await load.more(50)
+            await load.rest(1)
+            hard.away = True
+            pair.primary.pause()
+            pair.promote()
+            await load.more(100, store=0)
+            pair.primary.resume()
+            load.go_on(1)
+            # Nobody tells it; it serves what nobody else will ever see.
+            await load.more(20, store=1)
+            assert (store.epoch, left.epoch) == (FIRST_EPOCH + 1, FIRST_EPOCH)
+            # Until its lease ends: all of its writers are refused.
+            await load.refusals(100)
+            made = load.by_store[1]
+            await load.refusals(100)
+            assert load.by_store[1] == made
+            await load.more(20, store=0)
+            # Whoever it may be that it finds, once it hears: not the old one.
+            left._engine._addresses = store._engine._addresses
+            hard.away = False
+            await load.more(20, store=1)
+        missing = await load.check(store)
+        assert missing == await load.check(left)
+        assert len(missing) >= 50 + 20 - 2 * WRITERS
+        assert await epochs(coordinator) == [FIRST_EPOCH, FIRST_EPOCH + 1]
+        said = [record for record in caplog.records if "does not say which epoch" in record.getMessage()]
+        assert len(said) == 1, "not once for each call that is refused"
+    finally:
+        await left.close()
+        await store.close()

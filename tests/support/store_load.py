@@ -54,19 +54,46 @@ class Load:
         self.replayed = 0
         self.read = 0
         self.by_store: Counter[int] = Counter()
+        self._going = [asyncio.Event() for _ in stores]
+        self._busy: Counter[int] = Counter()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Runs for the length of the block; every writer then ends what it has begun, and is answered once more."""
+        for going in self._going:
+            going.set()
         async with asyncio.TaskGroup() as group:
             for number in range(self._writers):
                 group.create_task(self._write(number))
-            for store in self._stores:
+            for store in range(len(self._stores)):
                 group.create_task(self._read(store))
             try:
                 yield
             finally:
                 self._stopping = True
+                for going in self._going:
+                    going.set()
+
+    async def rest(self, store: int) -> None:
+        """Makes no further call of a store; returns once none is under way."""
+        self._going[store].clear()
+        async with asyncio.timeout(SECONDS_MAX), self._moved:
+            await self._moved.wait_for(lambda: not self._busy[store])
+
+    def go_on(self, store: int) -> None:
+        """Uses a store again."""
+        self._going[store].set()
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, store: int) -> AsyncIterator[None]:
+        await self._going[store].wait()
+        self._busy[store] += 1
+        try:
+            yield
+        finally:
+            async with self._moved:
+                self._busy[store] -= 1
+                self._moved.notify_all()
 
     async def more(self, count: int, store: int | None = None) -> None:
         """Waits until so many more commits were acknowledged, by one of the stores or by any."""
@@ -106,11 +133,12 @@ class Load:
         return missing
 
     async def _write(self, number: int) -> None:
-        store = self._stores[number % len(self._stores)]
+        place = number % len(self._stores)
         count = 0
         while not self._stopping:
             count += 1
-            await self._commit(store, number, count)
+            async with self._turn(place):
+                await self._commit(self._stores[place], number, count)
 
     async def _commit(self, store: RedisStore, number: int, count: int) -> None:
         data = f"{number}/{count}".encode()
@@ -143,19 +171,20 @@ class Load:
                 self._moved.notify_all()
             return
 
-    async def _read(self, store: RedisStore) -> None:
+    async def _read(self, place: int) -> None:
         """Reads pairs, none of which is ever half written."""
         number = 0
         while not self._stopping:
             number = (number + 1) % self._writers
-            try:
-                result = await store.read(SPACE, (f"{number}/left", f"{number}/right"))
-            except Refusal as refusal:
-                await self._was_refused(refusal.reason)
-                continue
-            left, right = (None if entry is None else entry.data for entry in result.entries)
-            assert left == right, "half of a commit was read"
-            self.read += 1
+            async with self._turn(place):
+                try:
+                    result = await self._stores[place].read(SPACE, (f"{number}/left", f"{number}/right"))
+                except Refusal as refusal:
+                    await self._was_refused(refusal.reason)
+                    continue
+                left, right = (None if entry is None else entry.data for entry in result.entries)
+                assert left == right, "half of a commit was read"
+                self.read += 1
             await asyncio.sleep(0)
 
     async def _was_refused(self, reason: Reason) -> None:

@@ -52,6 +52,7 @@ class EpochLease:
         self._ends_ms = clock.monotonic_ms()
         self._asking: asyncio.Task[bool] | None = None
         self._renewing: asyncio.Task[None] | None = None
+        self._answered = True
 
     @property
     def held(self) -> bool:
@@ -114,12 +115,18 @@ class EpochLease:
             async with asyncio.timeout(ANSWER_SECONDS_MAX):
                 newest = (await self._coordinator.epochs())[-1].epoch
         except (Refusal, TimeoutError) as error:
-            log.warning("the coordinator does not say which epoch is the newest: %s", error or "no answer")
+            # Once: without a lease every call asks.
+            if self._answered:
+                log.warning("the coordinator does not say which epoch is the newest: %s", error or "no answer")
+            self._answered = False
             return False
         except Exception:
             # Nobody would ask again if this ended the task that asks.
             log.exception("the coordinator could not be asked for the newest epoch")
             return False
+        if not self._answered:
+            log.info("the coordinator says which epoch is the newest again")
+        self._answered = True
         if newest == present:
             self.confirmed(asked_ms)
         elif present == self._present():
