@@ -146,6 +146,8 @@ async def test_a_namespace_nobody_wrote_to_has_an_empty_log(lab: StoreLab) -> No
 async def test_heads_tell_every_moved_namespace_the_newest_head(lab: StoreLab) -> None:
     feed = lab.store.heads()
     other = NamespaceRef("shared/other")
+    await lab.store.follow(NS)
+    await lab.store.follow(other)
     for _ in range(5):
         first = await write(lab.store, put("a"))
         second = await write(lab.store, put("b"), namespace=other)
@@ -157,12 +159,14 @@ async def test_heads_tell_every_moved_namespace_the_newest_head(lab: StoreLab) -
 
 
 async def test_heads_begin_when_the_stream_is_asked_for_not_when_it_is_first_read(lab: StoreLab) -> None:
+    await lab.store.follow(NS)
     feed = lab.store.heads()
     revision = await write(lab.store, put("a"))
     assert await anext(feed) == HeadMoved(NS.storage_id, revision)
 
 
 async def test_every_stream_of_heads_gets_all_of_them(lab: StoreLab) -> None:
+    await lab.store.follow(NS)
     feeds = [lab.store.heads() for _ in range(5)]
     waiting = [asyncio.ensure_future(anext(feed)) for feed in feeds]
     await turns()
@@ -171,6 +175,7 @@ async def test_every_stream_of_heads_gets_all_of_them(lab: StoreLab) -> None:
 
 
 async def test_a_head_is_told_after_the_change_can_be_read(lab: StoreLab) -> None:
+    await lab.store.follow(NS)
     feed = lab.store.heads()
     seen: list[LoggedBatch] = []
 
@@ -192,6 +197,7 @@ async def test_a_head_is_told_after_the_change_can_be_read(lab: StoreLab) -> Non
 
 async def test_a_drop_is_told_to_streams_of_heads(lab: StoreLab) -> None:
     revision = await write(lab.store, put("a"))
+    await lab.store.follow(NS)
     feed = lab.store.heads()
     await lab.store.drop(NS, None)
     assert await anext(feed) == HeadMoved(NS.storage_id, revision)

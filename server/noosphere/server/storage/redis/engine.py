@@ -206,13 +206,14 @@ class Engine:
         """Returns who has a key if that is known and connected. Does not look whether it still is so."""
         return self._fenced.node_of(key) if self._fenced is not None else None
 
-    async def address_of(self, key: bytes) -> Address:
-        """Returns where the node is that has a key.
+    async def address_of(self, key: bytes, *, anew: bool = False) -> Address:
+        """Returns where the node is that has a key; ``anew`` if what is known has turned out to be wrong.
 
         Raises:
             WireLost, UnfitRedis, CommandError, Refusal: see :func:`~.fence.fence`.
         """
-        _, node = await self._reach(key)
+        self.check()
+        _, node = await self._reach(key, self._fenced if anew else None)
         return node.address
 
     def check(self) -> None:

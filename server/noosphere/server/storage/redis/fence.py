@@ -63,9 +63,9 @@ class Fenced(NamedTuple):
         return "fsync" if all(node.instance.durability == "fsync" for node in self.nodes) else "os"
 
 
-def channel_of(address: Address) -> str:
-    """Returns the channel of moved heads; channels are not kept apart by database."""
-    return f"noosphere:heads:{address.database}"
+def heads_suffix(address: Address) -> str:
+    """Returns what names the channel of a namespace's moves, after its stem; databases do not keep channels apart."""
+    return f":heads:{address.database}"
 
 
 async def fence(addresses: Sequence[Address], coordinator: Coordinator, kept: Kept) -> Fenced:
@@ -86,7 +86,7 @@ async def fence(addresses: Sequence[Address], coordinator: Coordinator, kept: Ke
             epoch = await _settle_epoch(found, history, coordinator)
             if not epoch:
                 continue
-            scripts = scripts_of(epoch, channel_of(addresses[0]))
+            scripts = scripts_of(epoch, heads_suffix(addresses[0]))
             await _load(found, epoch, scripts)
             # Another process may have begun a later epoch meanwhile; from here on its flush would be noticed.
             if (await coordinator.epochs())[-1].epoch == epoch:

@@ -71,14 +71,14 @@ class LoadedScripts(NamedTuple):
     digests: Mapping[Script, bytes]
 
 
-def scripts_of(epoch: int, channel: str) -> LoadedScripts:
+def scripts_of(epoch: int, heads: str) -> LoadedScripts:
     """Returns the scripts of an epoch.
 
     Args:
         epoch: from 1; at most 6 hex digits, as every revision has them.
-        channel: where moved heads are told.
+        heads: what follows the stem of a namespace in the name of the channel where its moves are told.
     """
-    given = f"local EPOCH, HEADS = '{epoch:06x}', '{channel}'\n"
+    given = f"local EPOCH, HEADS = '{epoch:06x}', '{heads}'\n"
     texts = {}
     for script in Script:
         flags = "" if script in _GROWING else " flags=allow-oom"

@@ -33,10 +33,10 @@ from ...ports.store import (
     StoreTotals,
 )
 from ..bounds import check_commit
-from ..heads import Followed, HeadFeeds
+from ..heads import HeadFeeds
 from .catalogue import Catalogue
 from .engine import Engine, unavailable
-from .fence import META
+from .fence import META, heads_suffix
 from .instance import UnfitRedis, told
 from .packing import (
     View,
@@ -74,14 +74,13 @@ class RedisStore:
     writes to it will be lost; every loss is told (see ``NamespaceView.cuts``).
     """
 
-    def __init__(self, engine: Engine, time: StoreTime, durability: str, clock: Clock) -> None:
+    def __init__(self, engine: Engine, address: Address, time: StoreTime, durability: str, clock: Clock) -> None:
         self._engine = engine
         self._time = time
         self._durability = durability
         self._feeds = HeadFeeds()
-        self._followed = Followed()
         self._catalogue = Catalogue(engine)
-        self._tidings = Tidings(engine, self._feeds, clock, self._tell_all)
+        self._tidings = Tidings(engine, self._feeds, clock, self._head_of, heads_suffix(address))
         self._rewriter = Rewriter(engine, clock)
         self._finishing: asyncio.Task[None] | None = None
         self._commit_count = 0
@@ -122,8 +121,8 @@ class RedisStore:
             for node in fenced.nodes:
                 seconds, micros = await node.wire.call("TIME")
                 times_ms.append(int(seconds) * 1000 + int(micros) // 1000)
-            opened = store = cls(engine, StoreTime(clock, max(times_ms)), fenced.durability, clock)
-            await store._tidings.start()
+            opened = store = cls(engine, addresses[0], StoreTime(clock, max(times_ms)), fenced.durability, clock)
+            store._tidings.start()
             if await store._rewriter.owed():
                 store._finishing = asyncio.create_task(store._finish_erasing())
         except (WireLost, CommandError, Refusal) as error:
@@ -355,18 +354,17 @@ class RedisStore:
         )
 
     def heads(self) -> AsyncIterator[HeadMoved]:
-        """Streams moved heads, the newest of each namespace."""
+        """Streams moved heads of followed namespaces, the newest of each; all of them again after a gap."""
         return self._feeds.open()
 
     async def follow(self, namespace: NamespaceRef) -> None:
-        """Counts; every namespace is told of anyway."""
-        if self._closed:
-            raise Refusal(Reason.ENGINE_UNAVAILABLE, "the working store is closed")
-        self._followed.add(namespace)
+        """Has ``heads`` tell of a namespace's moves; returns once no later move can be missed. Counted."""
+        self._engine.check()
+        await self._tidings.follow(namespace)
 
     def unfollow(self, namespace: NamespaceRef) -> None:
-        """Counts one less."""
-        self._followed.remove(namespace)
+        """Takes one ``follow`` back."""
+        self._tidings.unfollow(namespace)
 
     async def close(self) -> None:
         """Lets calls under way end, and disconnects."""
@@ -426,9 +424,8 @@ class RedisStore:
                         yield stats, due_ms, ref
                         break
 
-    async def _tell_all(self) -> None:
-        async for stats, _, ref in self._each("", ""):
-            self._feeds.publish(ref.storage_id, stats.view.head)
+    async def _head_of(self, ref: NamespaceRef) -> int:
+        return (await self.read(ref, ())).view.head
 
     async def _finish_erasing(self) -> None:
         """Ends what an earlier process has begun."""

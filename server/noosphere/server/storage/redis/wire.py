@@ -26,6 +26,9 @@ Reply = Any
 """What hiredis makes of a reply: bytes, int, None, or a list of such."""
 
 
+_UNASKED = (b"smessage", b"sunsubscribe")
+
+
 class WireLost(Exception):
     """The connection is gone. ``sent`` tells whether the call may have been executed."""
 
@@ -96,7 +99,7 @@ class Wire(asyncio.Protocol):
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._watch: asyncio.TimerHandle | None = None
-        self._on_message: Callable[[bytes], None] | None = None
+        self._on_message: Callable[[bytes, bytes, bytes | None], None] | None = None
         self.batch_count = 0
         self.heard_at = self._loop.time()
 
@@ -143,19 +146,24 @@ class Wire(asyncio.Protocol):
             self._room.release()
             raise WireLost(self._problem, sent=False)
         reply: asyncio.Future[Reply] = self._loop.create_future()
-        if not self._unsent:
-            self._loop.call_soon(self._flush)
-        self._unsent.append(packed)
+        self._send(packed)
         self._waiting.append((reply, self._loop.time()))
         if self._watch is None:
             self._watch = self._loop.call_later(REPLY_SECONDS_MAX, self._look)
         return await reply
 
-    async def subscribe(self, channel: str, on_message: Callable[[bytes], None]) -> None:
-        """Has messages of a channel told to ``on_message`` from now on; nothing but PING can be called then."""
-        # First, because a message may come in one piece with the reply.
+    def listen(self, on_message: Callable[[bytes, bytes, bytes | None], None]) -> None:
+        """Has what no call has asked for told to ``on_message``: kind, channel and text. For sharded subscriptions.
+
+        After the first SSUBSCRIBE nothing but further ones and PING can be called, and SUNSUBSCRIBE told, which is
+        answered in the same way as what Redis sends when a channel's slot goes to another node.
+        """
         self._on_message = on_message
-        await self.call("SUBSCRIBE", channel)
+
+    def tell(self, *command: str | bytes | int) -> None:
+        """Sends a command whose reply, if there is one, is no reply to a call. Does nothing if nobody is there."""
+        if self._problem is None:
+            self._send(hiredis.pack_command(command))  # type: ignore[arg-type] # As above.
 
     async def ended(self) -> None:
         """Returns when it is gone."""
@@ -194,8 +202,9 @@ class Wire(asyncio.Protocol):
             self.abort(f"not understood: {error}")
 
     def _deliver(self, reply: Reply) -> None:
-        if self._on_message is not None and isinstance(reply, list) and reply[0] == b"message":
-            self._on_message(reply[2])
+        if self._on_message is not None and isinstance(reply, list) and reply[0] in _UNASKED:
+            kind, channel, text = reply
+            self._on_message(kind, channel, text if isinstance(text, bytes) else None)
             return
         if not self._waiting:
             self.abort("a reply to no call")
@@ -208,6 +217,11 @@ class Wire(asyncio.Protocol):
             waiter.set_exception(reply)
         else:
             waiter.set_result(reply)
+
+    def _send(self, packed: bytes) -> None:
+        if not self._unsent:
+            self._loop.call_soon(self._flush)
+        self._unsent.append(packed)
 
     def _flush(self) -> None:
         unsent, self._unsent = self._unsent, []

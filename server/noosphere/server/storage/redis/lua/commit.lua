@@ -178,5 +178,5 @@ if kind ~= '' then
     redis.call('ZREM', IDLE, client)
   end
 end
-redis.call('PUBLISH', HEADS, sub(stem, -21, -2) .. revision)
+redis.call('SPUBLISH', stem .. HEADS, revision)
 return {'C', revision, now}

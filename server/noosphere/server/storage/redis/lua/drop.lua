@@ -6,5 +6,5 @@ local count = redis.call('ZCARD', ORDER) - redis.call('ZLEXCOUNT', ORDER, '-', '
 redis.call('HSET', HEADER, 'x', '2', 'fl', head, 't', now)
 redis.call('HDEL', HEADER, 'rb', 'lt', 'sf')
 redis.call('UNLINK', RECORDS, ORDER, DUE, STAMPS, LOG, FENCES, CALLS, SEQUENCES, CLIENTS, UUIDS, IDLE)
-redis.call('PUBLISH', HEADS, sub(stem, -21, -2) .. head)
+redis.call('SPUBLISH', stem .. HEADS, head)
 return {'D', head, count}

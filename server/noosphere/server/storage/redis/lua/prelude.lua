@@ -1,4 +1,4 @@
--- Every script begins with this, after the lines that set EPOCH (6 hex digits) and HEADS (a channel).
+-- Every script begins with this, after the lines that set EPOCH (6 hex digits) and HEADS (the end of a channel).
 -- Revisions are 16 hex digits and compare as text: numbers of Lua are exact to 2^53 only.
 -- KEYS[1] is the stem of all keys of one namespace; its hash tag keeps them on one node.
 -- ARGV: 1 name, 2 origin, 3 the latest time that the caller has seen, as 16 hex digits.
