@@ -7,6 +7,7 @@ unknown outcome. Whoever asked for it asks again under the same id, or looks at 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -151,14 +152,19 @@ class EtcdClient:
         return Written(response.succeeded, response.header.revision, response.responses)
 
     async def grant(self, seconds: int) -> int:
-        """Begins a lease; returns its id.
+        """Begins a lease; returns its id. If the caller is cancelled meanwhile, the lease is given back first.
 
         Raises:
             Refusal: ENGINE_UNAVAILABLE.
         """
         request = wire.LeaseGrantRequest(ttl=seconds)
-        response = await self._call("Lease/LeaseGrant", request, wire.LeaseGrantResponse.FromString)
-        return response.id
+        granting = asyncio.ensure_future(self._call("Lease/LeaseGrant", request, wire.LeaseGrantResponse.FromString))
+        try:
+            return (await asyncio.shield(granting)).id
+        except asyncio.CancelledError:
+            with contextlib.suppress(Refusal):
+                await self.drop((await granting).id)
+            raise
 
     async def drop(self, lease: int) -> None:
         """Ends a lease, if it can be done; otherwise it lapses, as nobody renews it."""

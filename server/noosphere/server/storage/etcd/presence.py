@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
@@ -50,10 +51,15 @@ class EtcdPresence:
         await self._holdings.check_room(life, KIND)
         lease = await self._client.grant(-(-lease_ms // 1000))
         value = msgspec.json.encode(_Life(lease_ms, data))
-        written = await self._client.write(
-            self._holdings.conditions(life),
-            [get(key), put(key, value, lease), *self._holdings.changes(life, KIND, lease)],
-        )
+        try:
+            written = await self._client.write(
+                self._holdings.conditions(life),
+                [get(key), put(key, value, lease), *self._holdings.changes(life, KIND, lease)],
+            )
+        except BaseException:
+            # Whether it was written is unknown; without its lease it is gone.
+            await asyncio.shield(self._client.drop(lease))
+            raise
         if not written.succeeded and life is not None:
             await self._client.drop(lease)
             raise ended(life)
