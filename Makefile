@@ -11,7 +11,7 @@ BENCH_ARGS ?= --write docs/benchmarks.md
 FLEET ?= .run
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo up cluster down test campaigns check proto proto-baseline cli-reference sync-client bench lock clean
+.PHONY: help setup run demo up cluster roll down test campaigns check proto proto-baseline cli-reference sync-client bench lock clean
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -38,6 +38,9 @@ up: setup ## Start a real Redis with a replica and etcd on this machine (FLEET=f
 
 cluster: setup ## The same and three servers on them, ready to use
 	@$(BIN)/python -m noosphere.server.fleet cluster --folder $(FLEET)
+
+roll: setup ## Restart the servers of `make cluster`, one after the other
+	@$(BIN)/python -m noosphere.server.fleet roll --folder $(FLEET)
 
 down: setup ## Stop what `make up` and `make cluster` have started
 	@$(BIN)/python -m noosphere.server.fleet down --folder $(FLEET)

@@ -18,7 +18,7 @@ from tests.support.redis import needs_redis
 
 from noosphere.client import connect
 from noosphere.server.checking import check_history
-from noosphere.server.fleet import Fleet, bring_down, bring_up_servers, catch_up, info, read_fleet
+from noosphere.server.fleet import Fleet, bring_down, bring_up_servers, catch_up, info, read_fleet, roll_servers
 from noosphere.server.fleet.manage import serves
 from noosphere.server.fleet.processes import kill
 
@@ -74,6 +74,22 @@ async def test_a_server_that_dies_comes_back_while_its_clients_go_on(folder: Pat
 def test_the_cluster_can_be_brought_up_twice(folder: Path) -> None:
     before = check_whole(folder)
     assert bring_up_servers(folder, print) == before
+
+
+async def test_servers_that_are_restarted_in_turn_fail_no_call(folder: Path) -> None:
+    before = check_whole(folder)
+    async with connect(before.server, agent="chaos/rolled") as client:
+        rolling = asyncio.create_task(asyncio.to_thread(roll_servers, folder, print))
+        written = 0
+        while not rolling.done():
+            written += 1
+            await client.shared("rolled").key("count").increment(1)
+        after = await rolling
+        record = await client.shared("rolled").get("count", int)
+        assert record is not None
+        assert record.value == written > 0
+    assert [member.address for member in after.servers] == [member.address for member in before.servers]
+    assert not {member.pid for member in after.servers} & {member.pid for member in before.servers}
 
 
 def check_whole(folder: Path) -> Fleet:

@@ -91,7 +91,7 @@ class Lines(Silence):
         """Prints every eighth of the way, and what is out of the ordinary."""
         match event:
             case Completed() if tally.completions.total() % self._step == 0:
-                done = tally.completions.total()
+                done = len(tally.completions)
                 self._print(
                     f"{done} of {self._sections} sections done, {tally.conflict_count} conflicts met on the way"
                 )
@@ -168,7 +168,7 @@ class Screen(Silence):
         self._live.console.print(Text(what, style="bold red"))
 
     def _draw(self, tally: Tally) -> Group:
-        done = tally.completions.total()
+        done = len(tally.completions)
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         table.add_column("agent")
         table.add_column("sections", justify="right")

@@ -1,11 +1,11 @@
 """A fleet on one machine: Redis with a replica, etcd, and servers on them, each a process that outlives its starter.
 
-``python -m noosphere.server.fleet up | cluster | down`` is what ``make`` calls. A folder holds everything: what the
-processes write, and ``fleet.json`` with where they are.
+``python -m noosphere.server.fleet up | cluster | roll | down`` is what ``make`` calls. A folder holds everything: what
+the processes write, and ``fleet.json`` with where they are.
 """
 
 from .engines import RedisError, ask, catch_up, copy_of_redis, info, start_redis
-from .manage import bring_down, bring_up, bring_up_servers
+from .manage import bring_down, bring_up, bring_up_servers, roll_servers
 from .processes import FleetError, end, is_alive, send
 from .state import Fleet, Member, changing, read_fleet
 
@@ -25,6 +25,7 @@ __all__ = [
     "info",
     "is_alive",
     "read_fleet",
+    "roll_servers",
     "send",
     "start_redis",
 ]

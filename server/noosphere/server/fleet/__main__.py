@@ -1,4 +1,4 @@
-"""``python -m noosphere.server.fleet up | cluster | down``: what ``make`` calls.
+"""``python -m noosphere.server.fleet up | cluster | roll | down``: what ``make`` calls.
 
 What to set in a shell goes to stdout, so that ``eval "$(make --silent cluster)"`` sets it; the rest goes to stderr.
 """
@@ -9,14 +9,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from .manage import SERVER_COUNT, bring_down, bring_up, bring_up_servers
+from .manage import SERVER_COUNT, bring_down, bring_up, bring_up_servers, roll_servers
 from .processes import FleetError
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command; returns the exit code."""
     parser = argparse.ArgumentParser(prog="fleet", description="Real Redis, etcd and servers on this machine.")
-    parser.add_argument("command", choices=("up", "cluster", "down"))
+    parser.add_argument("command", choices=("up", "cluster", "roll", "down"))
     parser.add_argument("--folder", type=Path, default=Path(".run"), help="where everything is kept (.run)")
     parser.add_argument("--servers", type=int, default=SERVER_COUNT, help="how many, with `cluster` (3)")
     options = parser.parse_args(arguments)
@@ -29,6 +29,9 @@ def main(arguments: list[str] | None = None) -> int:
             case "cluster":
                 fleet = bring_up_servers(options.folder, _tell, options.servers)
                 print(f"export NOOSPHERE_SERVER={fleet.server}")
+            case "roll":
+                roll_servers(options.folder, _tell)
+                return 0
             case _:
                 bring_down(options.folder, _tell)
                 return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -74,6 +74,23 @@ def bring_up_servers(folder: Path, tell: Tell, count: int = SERVER_COUNT) -> Fle
                 end(member.process, STOP_SECONDS_MAX)
             _start_supervisor(folder, count)
         _await_servers(folder, tell)
+        return read_fleet(folder / FILE)
+
+
+def roll_servers(folder: Path, tell: Tell) -> Fleet:
+    """Restarts the servers one after the other, each once the one before serves again.
+
+    Raises:
+        FleetError: there are none, or one does not come back.
+    """
+    with _command(folder):
+        fleet = read_fleet(folder / FILE)
+        if fleet.supervisor is None or not fleet.supervisor.alive:
+            raise FleetError(f"{folder}: no servers are kept up here (make cluster starts them)")
+        for member in fleet.servers:
+            end(member.process, STOP_SECONDS_MAX)
+            tell(f"stopped {member.name} (pid {member.pid})")
+            _await_servers(folder, tell, {member.name: member.pid})
         return read_fleet(folder / FILE)
 
 
@@ -217,13 +234,15 @@ def _start_supervisor(folder: Path, count: int) -> None:
         fleet.supervisor = supervisor
 
 
-def _await_servers(folder: Path, tell: Tell) -> None:
+def _await_servers(folder: Path, tell: Tell, former: Mapping[str, int] | None = None) -> None:
+    """Returns once servers serve: all of them, or those named, each by another process than its former one."""
     deadline = time.monotonic() + SERVERS_READY_SECONDS_MAX
-    for name in [member.name for member in read_fleet(folder / FILE).servers]:
+    pids = former or dict.fromkeys((member.name for member in read_fleet(folder / FILE).servers), 0)
+    for name, pid in pids.items():
         while True:
             fleet = read_fleet(folder / FILE)
             member = next(member for member in fleet.servers if member.name == name)
-            if member.alive and serves(member.address):
+            if member.alive and member.pid != pid and serves(member.address):
                 tell(f"{name} serves at {member.address} (pid {member.pid})")
                 break
             if not is_alive(fleet.supervisor.process if fleet.supervisor is not None else None):
