@@ -1,4 +1,4 @@
-"""The four worlds of the behaviour suite."""
+"""The worlds of the behaviour suite."""
 
 from __future__ import annotations
 
@@ -49,11 +49,12 @@ def connect(request: pytest.FixtureRequest) -> Connect:
     return noosphere.client.connect if request.param == "async client" else threaded.connect
 
 
-@pytest.fixture(params=["in process", "over a socket", "through a pipeline", "through a sync client"])
+@pytest.fixture(params=["in process", "two replicas", "over a socket", "through a pipeline", "through a sync client"])
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    """A server to talk to: in process, as the real binary, and that through one stream or from threads."""
-    if request.param == "in process":
-        async with local_server(tmp_path) as local:
+    """A server to talk to: in process, there as two replicas, as the real binary, and that through one stream or from
+    threads."""
+    if request.param in {"in process", "two replicas"}:
+        async with local_server(tmp_path, replicas=2 if request.param == "two replicas" else 1) as local:
             yield LocalWorld(local)
         return
     server: ServerProcess = request.getfixturevalue("binary")

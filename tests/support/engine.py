@@ -10,15 +10,19 @@ import asyncio
 import contextlib
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.support.api import Api
-from tests.support.transport import HandlerTransport
+from tests.support.transport import HandlerTransport, ScatteringTransport
 
 from noosphere.server.app import Engine, open_engine
+from noosphere.server.assembly import open_services
 from noosphere.server.config import Settings
+from noosphere.server.coordination.leadership import AlwaysLeads
+from noosphere.server.drivers import open_drivers, open_lasting
+from noosphere.server.models import build as build_models
 from noosphere.server.rpc.admin import AdminRpc
 from noosphere.server.rpc.context import ContextRpc
 from noosphere.server.rpc.coordination import CoordinationRpc
@@ -39,6 +43,8 @@ class LocalServer:
     Args:
         folder: where its data folders go; each life after a crash has its own.
         clock: its clock.
+        replicas: how many whole sets of services work on the one set of drivers, as replicas in processes of their own
+            would; each call goes to any of them.
         settings: further settings; the sweeper rests unless ``sweep_seconds`` is given.
 
     Attributes:
@@ -47,7 +53,7 @@ class LocalServer:
         fatal: errors that would have ended the process.
     """
 
-    def __init__(self, folder: Path, clock: ManualClock | None = None, **settings: Any) -> None:
+    def __init__(self, folder: Path, clock: ManualClock | None = None, *, replicas: int = 1, **settings: Any) -> None:
         self.clock = clock or ManualClock()
         self.fatal: list[BaseException] = []
         self._folder = folder
@@ -55,7 +61,9 @@ class LocalServer:
         # Loading a model takes a second of each test that has facts; those about meaning ask for it.
         self._settings = {"durability": "os", "sweep_seconds": REST_SECONDS, "embedder": "none", **settings}
         self._stack = contextlib.AsyncExitStack()
-        self._engine: Engine | None = None
+        self._replicas = replicas
+        self._engines: list[Engine] = []
+        self._apis: list[Api] = []
         self._api: Api | None = None
 
     @property
@@ -67,8 +75,18 @@ class LocalServer:
     @property
     def engine(self) -> Engine:
         """The present life's services and store."""
-        assert self._engine is not None, "not started"
-        return self._engine
+        assert self._engines, "not started"
+        return self._engines[0]
+
+    @property
+    def engines(self) -> Sequence[Engine]:
+        """The present life's services, of each replica."""
+        return self._engines
+
+    @property
+    def apis(self) -> Sequence[Api]:
+        """Calls the handlers of each replica."""
+        return self._apis
 
     @property
     def data(self) -> Path:
@@ -78,16 +96,44 @@ class LocalServer:
     async def start(self) -> None:
         """Opens the data folder of the present life."""
         settings = Settings(data=self.data, listen="127.0.0.1:0", **self._settings)
-        self._engine = await self._stack.enter_async_context(
-            open_engine(settings, clock=self.clock, on_fatal=self.fatal.append)
+        if self._replicas == 1:
+            self._engines = [
+                await self._stack.enter_async_context(
+                    open_engine(settings, clock=self.clock, on_fatal=self.fatal.append)
+                )
+            ]
+        else:
+            self._engines = await self._open_replicas(settings)
+        transports = [self._transport(engine) for engine in self._engines]
+        self._apis = [Api(transport) for transport in transports]
+        self._api = Api(ScatteringTransport(transports, self._settle_all)) if len(transports) > 1 else self._apis[0]
+
+    async def _open_replicas(self, settings: Settings) -> list[Engine]:
+        """Opens the drivers once, and on them several sets of services that know nothing of each other."""
+        enter, clock, on_fatal = self._stack.enter_async_context, self.clock, self.fatal.append
+        models = build_models(settings, clock=clock)
+        lasting = await enter(open_lasting(settings, clock=clock, models=models, on_fatal=on_fatal))
+        drivers = await enter(open_drivers(settings, lasting, clock=clock, on_fatal=on_fatal, on_epoch=lambda _: None))
+        shared = drivers._replace(shared=True)
+        return [
+            await enter(open_services(settings, shared, models, clock=clock, leads=AlwaysLeads(), on_fatal=on_fatal))
+            for _ in range(self._replicas)
+        ]
+
+    async def _settle_all(self) -> None:
+        """Has every replica write what it gathers for a moment, as it does before anybody comes to another one."""
+        for engine in self._engines:
+            await engine.transitions.notes.settle()
+
+    def _transport(self, engine: Engine) -> HandlerTransport:
+        return HandlerTransport(
+            MemoryRpc(engine.memory),
+            AdminRpc(engine.memory, self.clock),
+            SessionRpc(engine.sessions, engine.transitions),
+            ContextRpc(engine.contexts),
+            FactRpc(engine.facts),
+            CoordinationRpc(engine.coordination),
         )
-        memory = self._engine.memory
-        sessions = SessionRpc(self._engine.sessions, self._engine.transitions)
-        contexts = ContextRpc(self._engine.contexts)
-        facts = FactRpc(self._engine.facts)
-        coordination = CoordinationRpc(self._engine.coordination)
-        admin = AdminRpc(memory, self.clock)
-        self._api = Api(HandlerTransport(MemoryRpc(memory), admin, sessions, contexts, facts, coordination))
 
     async def fold(self) -> None:
         """Lets the working store put its house in order, which it does at any time."""
@@ -98,7 +144,7 @@ class LocalServer:
     async def stop(self) -> None:
         """Closes in order."""
         await self._stack.aclose()
-        self._engine = self._api = None
+        self._engines, self._apis, self._api = [], [], None
 
     async def restart(self) -> None:
         """Closes in order and opens the same folder again."""
@@ -131,8 +177,9 @@ class LocalServer:
 
     async def sweep(self) -> None:
         """Runs the sweeper once over everything, and the upkeep of sessions."""
-        await self.engine.memory.upkeep.round()
-        await self.engine.sessions.upkeep.round()
+        for engine in self._engines:
+            await engine.memory.upkeep.round()
+            await engine.sessions.upkeep.round()
 
     async def elapse(self, by_ms: int) -> None:
         """Lets time pass, once whoever runs has come to wait for it, and lets those run who waited."""
@@ -142,9 +189,11 @@ class LocalServer:
 
 
 @contextlib.asynccontextmanager
-async def local_server(folder: Path, clock: ManualClock | None = None, **settings: Any) -> AsyncIterator[LocalServer]:
-    """Runs a server in this process."""
-    server = LocalServer(folder, clock, **settings)
+async def local_server(
+    folder: Path, clock: ManualClock | None = None, *, replicas: int = 1, **settings: Any
+) -> AsyncIterator[LocalServer]:
+    """Runs a server in this process, or several on the same drivers."""
+    server = LocalServer(folder, clock, replicas=replicas, **settings)
     await server.start()
     try:
         yield server

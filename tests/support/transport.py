@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, NoReturn, Protocol, TypeVar
 
 import grpc
@@ -163,6 +164,41 @@ class HandlerTransport:
 
         response = await getattr(self._servicers[service], method)(sent(), _Context())
         return kind.FromString(response.SerializeToString())
+
+
+class ScatteringTransport:
+    """Carries each call to any of several servers, none of which knows what the others were asked.
+
+    Args:
+        transports: to each of them.
+        between: awaited before a unary call that goes to another server than the one before.
+    """
+
+    def __init__(self, transports: Sequence[Transport], between: Callable[[], Awaitable[None]]) -> None:
+        self._transports = transports
+        self._between = between
+        # The same choices in each run of a test.
+        self._rng = random.Random(0)
+        self._last: Transport | None = None
+
+    async def unary(self, service: str, method: str, request: Message, kind: type[Response]) -> Response:
+        """Makes one call."""
+        chosen = self._any()
+        if chosen is not self._last:
+            self._last = chosen
+            await self._between()
+        return await chosen.unary(service, method, request, kind)
+
+    def stream(self, service: str, method: str, request: Message, kind: type[Response]) -> Stream[Response]:
+        """Begins a server stream."""
+        return self._any().stream(service, method, request, kind)
+
+    async def upload(self, service: str, method: str, requests: Sequence[Message], kind: type[Response]) -> Response:
+        """Makes one call whose request is a stream."""
+        return await self._any().upload(service, method, requests, kind)
+
+    def _any(self) -> Transport:
+        return self._rng.choice(self._transports)
 
 
 class _HandlerStream(Stream[Response]):

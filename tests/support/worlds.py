@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import uuid
-from typing import Protocol
+from collections.abc import Awaitable
+from typing import Protocol, TypeVar
 
 import pytest
 from tests.support.api import Agent, Api
@@ -14,8 +15,11 @@ from tests.support.process import ServerProcess
 from tests.support.transport import Transport
 
 _POLL_MS_MAX = 5_000
+_MOMENT_MS = 1_000
 
-DIRECT = pytest.mark.parametrize("world", ["in process", "over a socket"], indirect=True)
+T = TypeVar("T")
+
+DIRECT = pytest.mark.parametrize("world", ["in process", "two replicas", "over a socket"], indirect=True)
 """For services whose calls no stream of batches carries: the other two worlds would do the same as the socket."""
 
 
@@ -37,6 +41,10 @@ class World(Protocol):
 
     async def agent(self, name: str = "a") -> Agent:
         """Opens an agent whose name no other test uses."""
+        ...
+
+    async def meanwhile(self, calls: Awaitable[T]) -> T:
+        """Returns what calls return that may have to wait for a moment of store time, because others do their work."""
         ...
 
 
@@ -68,6 +76,13 @@ class LocalWorld(_Names):
         """Moves the clock."""
         await self.server.elapse(by_ms)
 
+    async def meanwhile(self, calls: Awaitable[T]) -> T:
+        """Moves the clock as long as it takes, if there are others."""
+        calling = asyncio.ensure_future(calls)
+        while len(self.server.engines) > 1 and not calling.done():
+            await self.server.elapse(_MOMENT_MS)
+        return await calling
+
     async def agent(self, name: str = "a") -> Agent:
         """Opens an agent."""
         return await self.api.agent(self.agent_id(name))
@@ -96,6 +111,10 @@ class SocketWorld(_Names):
     async def agent(self, name: str = "a") -> Agent:
         """Opens an agent."""
         return await self.api.agent(self.agent_id(name))
+
+    async def meanwhile(self, calls: Awaitable[T]) -> T:
+        """Waits."""
+        return await calls
 
     async def _now_ms(self) -> int:
         return (await self.api.info()).store_time.ToMilliseconds()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple
 
@@ -33,7 +34,7 @@ from .sessions.session_sources import SessionSources
 from .sessions.teaching import TeachesAfterTurn
 from .supervision import cancel, supervise
 from .text import distinct_terms
-from .transitions import Controller, HealthReporter, Learner, RecordedBasis, SessionWatch, Transitions
+from .transitions import Controller, HealthReporter, Learner, Notes, RecordedBasis, SessionWatch, Transitions
 from .transitions.chronicle import ContextNote
 
 
@@ -112,9 +113,10 @@ async def open_services(
             upkeep_interval_ms=interval_ms,
             pause=foreground.idle,
         )
+        notes = Notes(scribe, watch, clock, uuid.uuid4().hex if drivers.shared else "")
         controller = Controller(
             scribe,
-            watch,
+            notes,
             summariser=models.fallback,
             tokenizers=models.tokenizers,
             relate=_relate,
@@ -155,6 +157,7 @@ async def open_services(
             entropy=os.urandom,
             observers=(_Watched(watch, sessions.summary_worker),),
             foreground=foreground,
+            shared=drivers.shared,
         )
         sources.heed(ContextsShown(contexts.book))
         drain = OutboxDrain(
@@ -170,12 +173,15 @@ async def open_services(
             asyncio.create_task(leads.do(sessions.upkeep.run), name="noosphere-session-upkeep"),
             asyncio.create_task(leads.do(facts.upkeep.run), name="noosphere-fact-upkeep"),
         )
+        if drivers.shared:
+            tasks = (*tasks, asyncio.create_task(notes.run(), name="noosphere-notes"))
         supervise(tasks, on_fatal)
         stack.push_async_callback(cancel, tasks)
         # Manifests that wait are written as long as the drivers are open.
         stack.push_async_callback(contexts.book.settle)
+        stack.push_async_callback(notes.settle)
         coordination = Coordination.build(memory.core, memory.signals)
-        transitions = Transitions(watch, controller, HealthReporter(scribe, watch))
+        transitions = Transitions(watch, notes, controller, HealthReporter(scribe, notes))
         yield Engine(memory, sessions, transitions, contexts, facts, coordination, drivers.store)
 
 

@@ -63,6 +63,7 @@ class Drivers(NamedTuple):
         fact_store: words of facts.
         fact_queue: work for the fact pipeline.
         embedder: makes the vectors of the fact store; None finds facts by words alone.
+        shared: whether other processes work on them too.
     """
 
     coordinator: Coordinator
@@ -70,6 +71,7 @@ class Drivers(NamedTuple):
     fact_store: FactStore
     fact_queue: FactQueue
     embedder: Embedder | None
+    shared: bool = False
 
 
 def is_replica(settings: Settings) -> bool:
@@ -181,6 +183,7 @@ async def open_drivers(
             lasting.fact_store or AwayFactStore(NO_FACTS),
             lasting.fact_queue or _queue_beside(store),
             lasting.embedder,
+            shared=is_replica(settings),
         )
     finally:
         await store.close()

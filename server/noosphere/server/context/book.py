@@ -1,7 +1,8 @@
 """Keeps manifests: at once in memory, soon after in the session's namespace.
 
 Nobody who assembles a context waits for a disk. A crash may take the manifests of the last moments with it; they
-explain contexts, and nothing depends on them.
+explain contexts, and nothing depends on them. Where several processes serve the same sessions, a context is handed out
+once its manifest is stored: another process may be asked about it next, and what it showed counts there too.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from noosphere.consistency import Reason, Refusal
 from ..memory.types import Call
 from ..ports.runtime import Clock
 from ..sessions.draft import Draft, Look
-from ..sessions.keys import CONTEXTS
+from ..sessions.keys import CONTEXTS, KeyRange
 from ..sessions.scribe import BACKGROUND, Intent, Need, Scan, Scribe
 from .manifests import KEPT_MS, Manifest, decode_manifest, encode_manifest
 
@@ -51,11 +52,14 @@ class ContextBook:
     Args:
         scribe: reads and writes their records.
         clock: how long manifests are gathered.
+        shared: whether other processes write manifests of the same sessions.
     """
 
-    def __init__(self, scribe: Scribe, clock: Clock) -> None:
+    def __init__(self, scribe: Scribe, clock: Clock, *, shared: bool = False) -> None:
         self._scribe = scribe
         self._clock = clock
+        self.shared = shared
+        """Whether other processes write manifests of the same sessions."""
         self._recent: OrderedDict[str, Recent] = OrderedDict()
         self._waiting: OrderedDict[str, Manifest] = OrderedDict()
         self._with_texts: deque[str] = deque()
@@ -95,6 +99,27 @@ class ContextBook:
             self._lost += 1
         self._more.set()
 
+    async def kept(self, manifest: Manifest) -> None:
+        """Returns once other processes can find a manifest that was noted; at once if there are none.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE, or the session is gone.
+        """
+        if not self.shared:
+            return
+        async with self._writing:
+            if manifest.context_id in self._waiting:
+                held = dict(self._waiting)
+                batch = self._batch(manifest.session_id)
+                try:
+                    await self._write(manifest.session_id, batch)
+                except Refusal:
+                    # Whoever waits for one of the others is to hear it, too.
+                    for context_id, other in held.items():
+                        if CONTEXTS + context_id in batch and other is not manifest:
+                            self._waiting.setdefault(context_id, other)
+                    raise
+
     async def find(self, call: Call, session_id: str, context_id: str) -> Recent:
         """Returns a manifest of a session; the newest, if ``context_id`` is empty.
 
@@ -104,23 +129,33 @@ class ContextBook:
         key = CONTEXTS + context_id
         scans = () if context_id else (Scan(CONTEXTS, 1, reverse=True),)
         look = await self._scribe.read(call, session_id, (key,), scans)
-        found = self._newest(session_id) if not context_id else self._recent.get(context_id)
-        if found is not None and found.manifest.session_id == session_id:
-            return found
         entry = next(iter(look.scans[0].entries), None) if scans else look.internal(key)
+        if not self.shared:
+            found = self._newest(session_id) if not context_id else self._recent.get(context_id)
+            if found is not None and found.manifest.session_id == session_id:
+                return found
         if entry is None or entry.live_until_ms <= look.now_ms:
             what = f"no context {context_id!r}" if context_id else "no context"
             kept = f"manifests are kept for 24 hours, the newest {SESSION_MAX} of a session"
             raise Refusal(Reason.ENTRY_NOT_FOUND, f"context_id: session {session_id!r} has {what}; {kept}")
-        return Recent(decode_manifest(entry.data), {})
+        manifest = decode_manifest(entry.data)
+        held = self._recent.get(manifest.context_id)
+        return Recent(manifest, held.texts if held is not None and held.manifest.session_id == session_id else {})
 
-    async def recent(self, session_id: str, count: int) -> tuple[Manifest, ...]:
-        """Returns the newest manifests of a session, at most ``count``, the oldest first."""
+    async def recent(self, session_id: str, count: int, *, after: str = "") -> tuple[Manifest, ...]:
+        """Returns the newest manifests of a session, at most ``count``, the oldest first.
+
+        Args:
+            session_id: whose.
+            count: how many.
+            after: only those with greater ids than this, which are newer.
+        """
         ref = await self._scribe.living(session_id)
-        page = await self._scribe.scan(ref, Scan(CONTEXTS, count, reverse=True))
+        keys = KeyRange(CONTEXTS + after if after else None, None)
+        page = await self._scribe.scan(ref, Scan(CONTEXTS, count, reverse=True, keys=keys))
         stored = {e.key: decode_manifest(e.data) for e in page.entries if e.live_until_ms > page.view.now_ms}
         for context_id, held in self._recent.items():
-            if held.manifest.session_id == session_id:
+            if held.manifest.session_id == session_id and context_id > after and not self.shared:
                 stored[CONTEXTS + context_id] = held.manifest
         return tuple(stored[key] for key in sorted(stored)[-count:])
 
@@ -134,6 +169,11 @@ class ContextBook:
             del self._recent[context_id]
             self._waiting.pop(context_id, None)
         self._written.pop(session_id, None)
+
+    def forget_all(self) -> None:
+        """Drops what is in memory of manifests that are stored."""
+        for context_id in [key for key in self._recent if key not in self._waiting]:
+            del self._recent[context_id]
 
     async def run(self) -> None:
         """Writes manifests as they come, until it is cancelled."""

@@ -78,6 +78,11 @@ class ItemCache:
         self._candidates.pop(session_id, None)
         self._terms.pop(session_id, None)
 
+    def forget_all(self) -> None:
+        """Drops everything."""
+        self._candidates.clear()
+        self._terms.clear()
+
 
 class _Words:
     """The words of one session's texts, as much as there is room for."""

@@ -82,6 +82,7 @@ class ContextService:
         rng: makes ids.
         entropy: makes secrets of so many bytes.
         foreground: is told of contexts under way, which go before what nobody waits for.
+        shared: whether other processes serve the same sessions.
     """
 
     def __init__(
@@ -95,9 +96,10 @@ class ContextService:
         entropy: Callable[[int], bytes],
         observers: Sequence[ContextObserver] = (),
         foreground: Foreground | None = None,
+        shared: bool = False,
     ) -> None:
         self._foreground = foreground or Foreground()
-        self.book = ContextBook(scribe, clock)
+        self.book = ContextBook(scribe, clock, shared=shared)
         self._usage = ContextUsage(self.book, observers)
         self._gatherer = Gatherer(scribe, entropy)
         self._items = ItemCache()
@@ -114,6 +116,11 @@ class ContextService:
         """Drops what is in memory of a session that is gone."""
         self.book.forget(session_id)
         self._items.forget(session_id)
+
+    def forget_all(self) -> None:
+        """Drops what is in memory of sessions and can be read or made again."""
+        self.book.forget_all()
+        self._items.forget_all()
 
     async def assemble(self, call: Call, asked: Asked) -> ContextReply:
         """Assembles a context for one model call.
@@ -168,6 +175,7 @@ class ContextService:
         await asyncio.sleep(0)
         shapes = shaped(assembled)
         manifest = self._manifest(basis, assembly, assembled, (*basis.warnings, *recalled.warnings))
+        await self._usage.kept(manifest)
         read_set = valued.reading.read_set(_shown(basis.gathered.items, assembled.entries))
         return ContextReply(assembled, shapes, manifest, basis.gathered.read.head, read_set)
 

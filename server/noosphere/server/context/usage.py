@@ -41,6 +41,10 @@ class ContextUsage:
         for observer in self._observers:
             observer.assembled(manifest.session_id, figures)
 
+    async def kept(self, manifest: Manifest) -> None:
+        """Returns once whoever is asked about a noted context can tell of it; see ``ContextBook.kept``."""
+        await self._book.kept(manifest)
+
     def missing(self, session_id: str) -> None:
         """Notes that a context had no room for messages that no summary stands for."""
         for observer in self._observers:
@@ -90,6 +94,7 @@ class ContextUsage:
             together = tuple(dict.fromkeys((*(manifest.used if manifest.usage == usage else ()), *known)))
             manifest = _with_usage(manifest, together, usage)
             self.note(manifest)
+            await self._book.kept(manifest)
         for name in known:
             if name.startswith("item:"):
                 for observer in self._observers:

@@ -78,6 +78,9 @@ UPLOADS = "\0uploads/"
 
 CONTEXTS = "\0contexts/"
 ACCESS = "\0access"
+NOTED = "\0noted/"
+"""``\0noted/<process>``: what a process has seen of a session's use since the end of the last turn."""
+
 
 GOALS = "goals/"
 TASK = "task/"

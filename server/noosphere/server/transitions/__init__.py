@@ -7,10 +7,20 @@ from dataclasses import dataclass
 from .basis import RecordedBasis
 from .controller import Controller, PendingBasis
 from .learning import Learner
+from .noting import Notes
 from .reporting import HealthReporter
 from .watching import SessionWatch
 
-__all__ = ["Controller", "HealthReporter", "Learner", "PendingBasis", "RecordedBasis", "SessionWatch", "Transitions"]
+__all__ = [
+    "Controller",
+    "HealthReporter",
+    "Learner",
+    "Notes",
+    "PendingBasis",
+    "RecordedBasis",
+    "SessionWatch",
+    "Transitions",
+]
 
 
 @dataclass(frozen=True)
@@ -18,5 +28,6 @@ class Transitions:
     """What one process has of this, wired together."""
 
     watch: SessionWatch
+    notes: Notes
     controller: Controller
     health: HealthReporter

@@ -69,6 +69,16 @@ class ContextNote(msgspec.Struct, array_like=True, frozen=True):
     used: int = 0
     reported: bool = False
 
+    def newest(self, other: ContextNote | None) -> ContextNote:
+        """Returns which of two notes of one context was made later: what is known of its use only grows."""
+        if other is None or (self.reported, self.recalled, self.used) >= (
+            other.reported,
+            other.recalled,
+            other.used,
+        ):
+            return self
+        return other
+
 
 class Chronicle(msgspec.Struct, frozen=True, omit_defaults=True):
     """The record.
@@ -106,7 +116,7 @@ class Chronicle(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, uses=uses)
 
     def with_contexts(self, notes: tuple[ContextNote, ...]) -> Chronicle:
-        """Returns the record with what has become known of contexts; a note replaces the one of the same context."""
+        """Returns the record with what has become known of contexts; of one context the newest note counts."""
         contexts = {note.context_id: note for note in self.contexts}
         turns = dict(self.turn_tokens)
         spent = self.tokens_spent
@@ -114,7 +124,7 @@ class Chronicle(msgspec.Struct, frozen=True, omit_defaults=True):
             if note.context_id not in contexts:
                 spent += note.used_tokens
                 turns[note.turn] = note.used_tokens
-            contexts[note.context_id] = note
+            contexts[note.context_id] = note.newest(contexts.get(note.context_id))
         return msgspec.structs.replace(
             self,
             contexts=tuple(contexts.values())[-CONTEXTS_KEPT:],

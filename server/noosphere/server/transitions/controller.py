@@ -28,12 +28,12 @@ from .chronicle import Chronicle, decode_chronicle, encode_chronicle
 from .events import EVENT_SCAN, record_run, surplus_keys, transitions_of_turn
 from .facts import Situation, Verdict
 from .learning import Learner
+from .noting import Heard, Notes
 from .policies import Adviser
 from .preparing import Promotion, SummaryItem, promotions, summary_items
 from .reporting import figures_of
 from .rules import NAME, judge
 from .states import LiveItem, Relate, item_states, live_items
-from .watching import SessionWatch
 
 KEYS_MAX = 256
 CLASS_LABEL = "class"
@@ -73,6 +73,7 @@ class _Plan(NamedTuple):
         turn: the newest turn.
         chronicle: of the session's use, with what was collected in memory.
         stored: revision of the chronicle that this is made on; 0 if there was none.
+        heard: what was heard since the last turn, which the chronicle counts.
         policy: who has decided.
         verdicts: about every item.
         items: the items by key.
@@ -85,6 +86,7 @@ class _Plan(NamedTuple):
     turn: int
     chronicle: Chronicle
     stored: int
+    heard: Heard
     policy: str
     verdicts: tuple[Verdict, ...]
     items: Mapping[str, LiveItem]
@@ -101,7 +103,7 @@ class Controller:
 
     Args:
         scribe: reads and writes their records.
-        watch: what happened since the last turn.
+        notes: what happened since the last turn.
         summariser: makes one item of several.
         tokenizers: knows the vocabularies.
         relate: judges how close items are to goals.
@@ -115,7 +117,7 @@ class Controller:
     def __init__(
         self,
         scribe: Scribe,
-        watch: SessionWatch,
+        notes: Notes,
         *,
         summariser: Summariser,
         tokenizers: Tokenizers,
@@ -127,7 +129,7 @@ class Controller:
         learner: Learner | None = None,
     ) -> None:
         self._scribe = scribe
-        self._watch = watch
+        self._notes = notes
         self._summariser = summariser
         self._tokenizers = tokenizers
         self._relate = relate
@@ -213,12 +215,11 @@ class Controller:
         dry_run: bool,
         only_settle: bool = False,
     ) -> RunReply:
-        keys, notes = self._watch.of(session_id)
         plan = await self._plan(call, session_id, instructions, adviser, only_settle)
         if dry_run:
             return RunReply(_transitions(plan, 0, {}), plan.head, plan.read_set, plan.stale)
         written = await self._carry_out(call, session_id, plan, instructions)
-        self._watch.settled(session_id, keys, notes)
+        self._notes.settled(session_id, plan.heard)
         if written.value is None:
             # An earlier execution of the same request: what it did is among the events of its turn.
             turn = int.from_bytes(written.reply, "big")
@@ -238,10 +239,10 @@ class Controller:
         awaited = frozenset[str]() if self._basis is None else await self._basis.awaited_keys(session_id)
         turn = decode_turns(look.record(TURNS)).turn
         items = live_items(look)
-        accessed, notes = self._watch.of(session_id)
+        heard = await self._notes.of(session_id)
         stored = look.internal(ACCESS)
         alive = {item.key: item.record.created_ms for item in items}
-        chronicle = decode_chronicle(stored).with_contexts(notes).with_uses(alive, accessed, turn)
+        chronicle = decode_chronicle(stored).with_contexts(heard.notes).with_uses(alive, heard.keys, turn)
         states = await item_states(items, chronicle, awaited, turn, self._relate)
         at = Situation(
             turn,
@@ -249,7 +250,7 @@ class Controller:
             chronicle.contexts[-1].working_tokens if chronicle.contexts else 0,
             tuple(note.used_tokens / max(1, note.allowed_tokens) for note in chronicle.contexts[-5:]),
             chronicle.tokens_spent,
-            len(accessed),
+            len(heard.keys),
         )
         by_key = {item.key: item for item in items}
         policy, verdicts = "", tuple[Verdict, ...]()
@@ -275,6 +276,7 @@ class Controller:
             turn,
             chronicle,
             0 if stored is None else stored.revision,
+            heard,
             policy,
             verdicts,
             by_key,
@@ -326,6 +328,7 @@ class Controller:
             if not instructions:
                 chronicle = _judged(chronicle, plan.turn)
             draft.keep(ACCESS, encode_chronicle(chronicle))
+            plan.heard.take(look, draft)
             draft.reply = plan.turn.to_bytes(8, "big")
             return transitions
 
@@ -333,7 +336,7 @@ class Controller:
         intent = Intent(
             "run_transitions",
             meaning,
-            keys=(ACCESS, *going, *made, *plan.surplus),
+            keys=(ACCESS, *plan.heard.stored, *going, *made, *plan.surplus),
             background=call.incarnation is None,
         )
         return await self._scribe.write(call, session_id, intent, decide)

@@ -12,7 +12,7 @@ from ..sessions.keys import ACCESS, MESSAGES, OUTBOX, PENDING, KeyRange
 from ..sessions.scribe import Scan, Scribe
 from .chronicle import Chronicle, decode_chronicle
 from .health import RECENT, Figure, Signs, figures
-from .watching import SessionWatch
+from .noting import Notes
 
 _SCAN_STEP = 512
 COUNTED_MAX = 1_000_000
@@ -44,12 +44,12 @@ class HealthReporter:
 
     Args:
         scribe: reads their records.
-        watch: what happened since the last turn.
+        notes: what happened since the last turn.
     """
 
-    def __init__(self, scribe: Scribe, watch: SessionWatch) -> None:
+    def __init__(self, scribe: Scribe, notes: Notes) -> None:
         self._scribe = scribe
-        self._watch = watch
+        self._notes = notes
 
     async def report(self, call: Call, session_id: str) -> Health:
         """Returns a session's figures and sizes.
@@ -60,8 +60,8 @@ class HealthReporter:
         scribe = self._scribe
         look = await scribe.read(call, session_id, (ACCESS,))
         ref = await scribe.living(session_id)
-        _, notes = self._watch.of(session_id)
-        chronicle = decode_chronicle(look.internal(ACCESS)).with_contexts(notes)
+        heard = await self._notes.of(session_id)
+        chronicle = decode_chronicle(look.internal(ACCESS)).with_contexts(heard.notes)
         return Health(
             figures_of(chronicle),
             await count_items(scribe.core.store, ref),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
@@ -28,6 +29,8 @@ class SessionWatch:
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[str, Collected] = OrderedDict()
+        self.more = asyncio.Event()
+        """Set whenever anything is heard."""
 
     def accessed(self, call: Call, session_id: str, key: str) -> None:
         """Notes that an item was read or written by name, or was used by a model."""
@@ -45,6 +48,10 @@ class SessionWatch:
     def used(self, session_id: str, note: ContextNote, *, recalled: int, used: int, reported: bool) -> None:
         """Notes what of a context was used; ``note`` is what was known of it."""
         self.assembled(session_id, msgspec.structs.replace(note, recalled=recalled, used=used, reported=reported))
+
+    def sessions(self) -> tuple[str, ...]:
+        """Returns the sessions of which anything was heard since the last :meth:`settled`."""
+        return tuple(self._sessions)
 
     def of(self, session_id: str) -> tuple[frozenset[str], tuple[ContextNote, ...]]:
         """Returns what was asked for and which contexts there were since the last :meth:`settled`."""
@@ -68,6 +75,7 @@ class SessionWatch:
         self._sessions.pop(session_id, None)
 
     def _of(self, session_id: str) -> Collected:
+        self.more.set()
         found = self._sessions.get(session_id)
         if found is None:
             found = self._sessions[session_id] = Collected()
