@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections import deque
 from collections.abc import Awaitable, Callable
 
@@ -12,6 +13,9 @@ from ...ports.coordinator import Incarnation
 from ...ports.locks import Held
 from ...ports.runtime import Clock
 from ..leasing import HELD_MAX, HOLDINGS_MAX, WAITERS_MAX, check_holdings, check_lock, crowded, ended, lost, reused
+
+NAMES_PER_STEP = 2_048
+"""Names that are looked through before others have their turn."""
 
 
 class _Turn:
@@ -137,13 +141,14 @@ class EmbeddedLocks:
 
     async def held(self, prefix: str, after: str, limit: int) -> tuple[Held, ...]:
         """Returns locks that are held, by name."""
-        names = sorted(name for name in self._locks if name.startswith(prefix) and name > after)
-        found: list[Held] = []
-        for name in names:
-            if len(found) == limit:
-                break
-            if (held := self._living(self._locks[name])) is not None:
-                found.append(held)
+        names, found = list(self._locks), list[Held]()
+        for first in range(0, len(names), NAMES_PER_STEP):
+            step = (name for name in names[first : first + NAMES_PER_STEP] if name.startswith(prefix) and name > after)
+            living = (held for name in step if (held := self._living(self._locks.get(name))) is not None)
+            # Their names are different, so nothing else of them is compared.
+            found = heapq.nsmallest(limit, (*found, *living))
+            # Among very many names others have their turn.
+            await asyncio.sleep(0)
         return tuple(found)
 
     def end(self, life: Incarnation) -> None:
