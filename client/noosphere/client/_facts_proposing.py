@@ -187,9 +187,12 @@ class FactsProposing(FactsKeeping):
     ) -> pb.SubmitCandidatesResponse:
         link = self._link
         first = request.candidates[0]
+        scope = first.scope or first.owner
+        # Whoever goes on proposing hears of what a failover has lost of that.
+        request.call.causal_tokens.extend(link.seen((scope,)))
         request.call.return_causal_token = True
         reply: pb.SubmitCandidatesResponse = await link.write(
-            link.stub.SubmitCandidates, request, request_id, timeout, first.scope or first.owner
+            link.stub.SubmitCandidates, request, request_id, timeout, scope
         )
         link.learn(reply.call.causal_token)
         return reply
@@ -203,10 +206,13 @@ class FactsProposing(FactsKeeping):
 
         Raises:
             EntryNotFound: there is no such candidate, or it was decided more than 30 days ago.
+            AckedWritesLost: it was proposed by this client, or by another one whose token this one was given, and lost
+                in a failover; raised once.
             NoosphereError: anything else, see the tree.
         """
         link = self._link
         request = pb.GetCandidateRequest(candidate_id=checked_text("candidate_id", candidate_id))
+        request.call.causal_tokens.extend(link.seen((candidate_id.rpartition("#")[0],)))
         reply: pb.GetCandidateResponse = await link.read(link.stub.GetCandidate, request, timeout)
         return to_state(reply)
 

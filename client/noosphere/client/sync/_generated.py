@@ -3299,6 +3299,8 @@ class FactsProposing(FactsKeeping):
 
         Raises:
             EntryNotFound: there is no such candidate, or it was decided more than 30 days ago.
+            AckedWritesLost: it was proposed by this client, or by another one whose token this one was given, and lost
+                in a failover; raised once.
             NoosphereError: anything else, see the tree.
         """
         return self._portal.run(self._inner.candidate, candidate_id, timeout=timeout)
