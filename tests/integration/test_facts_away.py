@@ -46,6 +46,8 @@ class Surroundings:
         self.store: FactStore | None = AwayFactStore(WHY)
         self.passing: PassingStore | None = None
         self.takes = 0
+        self.halted = False
+        """No job is handed out."""
 
     @contextlib.asynccontextmanager
     async def open(self, *given: Any, **options: Any) -> AsyncIterator[Drivers]:
@@ -58,6 +60,8 @@ class Surroundings:
 
             async def counted(*given: Any, **options: Any) -> Any:
                 self.takes += 1
+                if self.halted:
+                    return ()
                 return await take(*given, **options)
 
             drivers.fact_queue.take = counted  # type: ignore[method-assign]

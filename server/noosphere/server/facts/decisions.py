@@ -124,7 +124,7 @@ class Decisions:
         """Returns a candidate and what became of it.
 
         Raises:
-            Refusal: INVALID_FIELD, PERMISSION_DENIED, ENTRY_NOT_FOUND.
+            Refusal: INVALID_FIELD, PERMISSION_DENIED, ENTRY_NOT_FOUND, ACKED_WRITES_LOST.
         """
         scope = self._admit(call, scope_of(candidate_id, IdKind.CANDIDATE))
         notes = await self._notes(scope, (candidate_id,))
@@ -136,6 +136,7 @@ class Decisions:
             notes = await self._notes(scope, (candidate_id,))
             if candidate_id in notes:
                 return (await self._known(scope, [notes[candidate_id]]))[0]
+            await self._ledger.check_presented(call, scope)
             raise Refusal(Reason.ENTRY_NOT_FOUND, f"there is no candidate {candidate_id!r}, or it was decided long ago")
         return Known(decode_candidate(bytes(decode_waiting(waiting.job.body).candidate)), self._waiting(candidate_id))
 
@@ -230,7 +231,7 @@ class Decisions:
             await self._queue.remove(ids=(candidate_id,))
         # From before it is queued on, so that no decision passes unheard.
         future = self._awaited.future(candidate_id)
-        await self._intake.enqueue((accepted,))
+        await self._intake.enqueue((accepted,), reopens_ms=known.decision.decided_ms)
         return await self._reconsidered(scope, known.decision, future)
 
     async def _reconsidered(self, scope: str, before: Decision, decided: asyncio.Future[Decision]) -> Decision:

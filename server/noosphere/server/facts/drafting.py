@@ -31,6 +31,7 @@ from .ledger import (
     content_number,
     digest,
     fact_key,
+    pending_key,
     pinned_key,
     put,
     remove,
@@ -85,6 +86,9 @@ class Draft:
             number,
             self._meaning,
         )
+        waits = pending_key(candidate.id)
+        if any(page.entries.get(waits) is not None for page in self._pages):
+            self._add(remove(waits))
         self._add(put(candidate_key(candidate.id), note, until_ms=until_ms))
         self._add(put(DECISIONS, candidate.id, until_ms=until_ms, rev_slot=True))
         return decision, tuple(self._mutations.values())

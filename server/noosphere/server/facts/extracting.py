@@ -31,7 +31,17 @@ from .extraction import (
     progress_key,
 )
 from .intake import CANDIDATES_MAX, Intake
-from .ledger import CANDIDATE_RETENTION_MS, SECRET, Ledger, Page, Suppression, digest, put
+from .ledger import (
+    CANDIDATE_RETENTION_MS,
+    SECRET,
+    Ledger,
+    Page,
+    Suppression,
+    digest,
+    pending_key,
+    put,
+    remove,
+)
 from .lines import Lines
 from .scopes import IdKind, make_id
 from .suppression import EXTRACTOR, evidence_key, secret_of
@@ -156,12 +166,13 @@ class Extracting:
             work.meaning,
         )
         if work.asked:
-            key = job_key(job_id)
+            key, waits = job_key(job_id), pending_key(job_id)
 
             def keep(page: Page) -> Sequence[Mutation]:
-                return (put(key, note, until_ms=page.view.now_ms + CANDIDATE_RETENTION_MS),)
+                ended = put(key, note, until_ms=page.view.now_ms + CANDIDATE_RETENTION_MS)
+                return (ended, remove(waits)) if page.entries[waits] is not None else (ended,)
 
-            await self._ledger.change(work.scope, (key,), keep)
+            await self._ledger.change(work.scope, (key, waits), keep)
         self._ended(note)
 
     async def _document(self, work: ExtractionWork, id: str, text: str) -> Outcome:

@@ -32,6 +32,7 @@ from .extraction import (
     job_key,
 )
 from .ledger import Ledger, digest
+from .pending import Pending, PendingNote
 from .requests import request_id, reused
 from .scopes import IdKind, make_id, may_access, require_read, require_write, scope_of, scope_or_own
 
@@ -57,6 +58,7 @@ class Extractions:
         core: admits callers.
         ledger: where those stand that have ended.
         queue: where they wait.
+        pending: notes them.
         sources: what they read.
         signals: tells when the process shuts down.
         clock: the source of time.
@@ -69,6 +71,7 @@ class Extractions:
         core: Core,
         ledger: Ledger,
         queue: FactQueue,
+        pending: Pending,
         sources: Sources,
         signals: HeadSignals,
         *,
@@ -79,6 +82,7 @@ class Extractions:
         self._core = core
         self._ledger = ledger
         self._queue = queue
+        self._pending = pending
         self._sources = sources
         self._signals = signals
         self._clock = clock
@@ -112,6 +116,10 @@ class Extractions:
             known = ExtractionNote(job_id, asked.owner, ExtractionState.QUEUED, meaning=meaning)
         elif known.meaning != meaning:
             raise reused("for another extraction", scope, (await self._ledger.read(scope, ())).view.head)
+        if known.state is ExtractionState.QUEUED:
+            # If one is lost that nobody has asked for, the next one begins at the same place.
+            waits = PendingNote(job_id, asked.owner, call.actor, extraction=True, meaning=meaning)
+            await self._pending.note(scope, (waits,))
         return await self._wait(known, scope) if wait else known
 
     async def after_turn(self, session_id: str, turn: int, *, agent: str, owner: str) -> None:
@@ -137,12 +145,13 @@ class Extractions:
         """Returns an extraction that somebody asked for.
 
         Raises:
-            Refusal: INVALID_FIELD, PERMISSION_DENIED, ENTRY_NOT_FOUND.
+            Refusal: INVALID_FIELD, PERMISSION_DENIED, ENTRY_NOT_FOUND, ACKED_WRITES_LOST.
         """
         scope = scope_of(job_id, IdKind.JOB)
         require_read(call, scope)
         known = await self._known(job_id, scope)
         if known is None:
+            await self._ledger.check_presented(call, scope)
             raise Refusal(Reason.ENTRY_NOT_FOUND, f"there is no extraction {job_id!r}, or it ended long ago")
         return known
 

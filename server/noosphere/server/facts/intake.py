@@ -19,9 +19,10 @@ from ..memory.types import Call
 from ..ports.candidates import HandedCandidate
 from ..ports.factqueue import FactQueue, Job
 from ..ports.sources import Source, Sources
-from .candidate_jobs import CANDIDATE_JOBS, Waiting, decode_waiting, group_of
+from .candidate_jobs import CANDIDATE_JOBS, Waiting, candidate_in, decode_waiting, group_of
 from .contents import encode_candidate
 from .ledger import CandidateNote, Ledger, candidate_key, digest
+from .pending import Pending, PendingNote, was_lost
 from .requests import request_id, reused
 from .scopes import IdKind, make_id, require_write, scope_or_own
 from .telling import said_in
@@ -125,6 +126,7 @@ class Intake:
         core: admits callers.
         ledger: knows what was decided already.
         queue: where candidates wait.
+        pending: notes them.
         sources: what they rest on.
         rng: makes ids for calls without a request id.
         queued: called when there is work.
@@ -135,6 +137,7 @@ class Intake:
         core: Core,
         ledger: Ledger,
         queue: FactQueue,
+        pending: Pending,
         sources: Sources,
         *,
         rng: random.Random,
@@ -143,6 +146,7 @@ class Intake:
         self._core = core
         self._ledger = ledger
         self._queue = queue
+        self._pending = pending
         self._sources = sources
         self._rng = rng
         self._queued = queued
@@ -152,7 +156,7 @@ class Intake:
 
         Raises:
             Refusal: INVALID_FIELD or VALUE_TOO_LARGE naming the candidate's field, PERMISSION_DENIED, TRUST_DENIED,
-                STALE_INCARNATION, REQUEST_ID_REUSED, LIMIT_EXCEEDED, ENGINE_UNAVAILABLE.
+                STALE_INCARNATION, REQUEST_ID_REUSED, ACKED_WRITES_LOST, LIMIT_EXCEEDED, CONTENTION, ENGINE_UNAVAILABLE.
         """
         require_writer(call)
         self._core.require_current(call)
@@ -162,7 +166,9 @@ class Intake:
         ids = tuple(request_id(call, scope, IdKind.CANDIDATE, self._rng, at) for at in range(len(submissions)))
         meaning = b"" if call.request is None else fingerprint("SubmitCandidates", *submissions)
         if meaning and await self._known(scope, ids, meaning):
+            await self._noted(scope, ids)
             return Taken(ids, scope, replayed=True)
+        await self._ledger.check_presented(call, scope)
         now_ms = self._ledger.now_ms
         candidates = [
             await self._candidate(call, id, scope, submission, at, now_ms)
@@ -199,9 +205,14 @@ class Intake:
         if fresh:
             await self._put(fresh, DERIVED_PRIORITY, b"")
 
-    async def enqueue(self, candidates: Sequence[Candidate]) -> None:
-        """Queues candidates that another part of this service made or accepted; at most 100."""
-        await self._put(candidates, DERIVED_PRIORITY, b"")
+    async def enqueue(self, candidates: Sequence[Candidate], *, reopens_ms: int = 0) -> None:
+        """Queues candidates that another part of this service made or accepted; at most 100.
+
+        Args:
+            candidates: of one scope.
+            reopens_ms: store time of the decision that a review has reopened; 0 for none.
+        """
+        await self._put(candidates, DERIVED_PRIORITY, b"", reopens_ms)
 
     async def _known(self, scope: str, ids: Sequence[str], meaning: bytes) -> bool:
         """Tells whether a request was executed before.
@@ -212,7 +223,8 @@ class Intake:
         first = ids[0]
         page = await self._ledger.read(scope, (candidate_key(first),), accepted=True)
         note = page.get(candidate_key(first), CandidateNote)
-        earlier: bytes | None = None if note is None else note.meaning
+        # What was lost may come again.
+        earlier: bytes | None = None if note is None or was_lost(note.decision) else note.meaning
         if earlier is None:
             (waiting,) = await self._queue.find((first,))
             earlier = None if waiting is None else decode_waiting(waiting.job.body).meaning
@@ -222,10 +234,18 @@ class Intake:
             raise reused("for other candidates", scope, page.view.head)
         return True
 
+    async def _noted(self, scope: str, ids: Sequence[str]) -> None:
+        """Notes those of a request that wait: it may not have come that far."""
+        if self._pending.needed:
+            jobs = await self._queue.find(ids)
+            candidates = [candidate_in(one.job.body) for one in jobs if one is not None]
+            await self._pending.note(scope, [PendingNote.of(one) for one in candidates if one is not None])
+
     async def _decided(self, candidate: Candidate) -> bool:
         key = candidate_key(candidate.id)
         page = await self._ledger.read(candidate.scope, (key,), accepted=True)
-        return page.get(key, CandidateNote) is not None
+        note = page.get(key, CandidateNote)
+        return note is not None and not was_lost(note.decision)
 
     async def _candidate(
         self, call: Call, id: str, scope: str, submission: Submission, at: int, now_ms: int
@@ -300,7 +320,7 @@ class Intake:
         trusts = [await self._sources.context_trust(agent, session_id) for session_id in sessions]
         return min(trusts, default=0.0)
 
-    async def _put(self, candidates: Sequence[Candidate], priority: int, meaning: bytes) -> None:
+    async def _put(self, candidates: Sequence[Candidate], priority: int, meaning: bytes, reopens_ms: int = 0) -> None:
         jobs = [
             Job(
                 candidate.id,
@@ -312,6 +332,9 @@ class Intake:
         ]
         await self._queue.put(jobs)
         self._queued()
+        for scope in dict.fromkeys(candidate.scope for candidate in candidates):
+            notes = [PendingNote.of(one, reopens_ms) for one in candidates if one.scope == scope]
+            await self._pending.note(scope, notes)
 
 
 def _check_all(submissions: Sequence[Submission]) -> str:

@@ -15,7 +15,8 @@ All keys begin with NUL, so nobody reads or writes them but this service:
     \0j/<job>         an extraction
     \0w/<fact>        what was forgotten here, and still has to be removed elsewhere
     \0r/<request>     what a request to forget was answered
-    \0policy, \0secret, \0upkeep
+    \0q/<candidate or job>   what waits in a queue that may lose it
+    \0policy, \0secret, \0upkeep, \0settled
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ import msgspec
 
 from noosphere.consistency import NEVER_MS, Reason, Refusal
 
-from ..memory.core import Core
+from ..memory.core import Core, check_tokens
 from ..memory.expiry import key_check
+from ..memory.types import Call
 from ..ports.store import (
     Commit,
     Committed,
@@ -55,9 +57,11 @@ SUPPRESSED = "\0x/"
 JOBS = "\0j/"
 FORGOTTEN = "\0w/"
 REQUESTS = "\0r/"
+PENDING = "\0q/"
 POLICY = "\0policy"
 SECRET = "\0secret"
 UPKEEP = "\0upkeep"
+SETTLED = "\0settled"
 
 ATTEMPTS_MAX = 64
 CANDIDATE_RETENTION_MS = 30 * 24 * 3600 * 1000
@@ -258,6 +262,11 @@ def candidate_key(candidate_id: str) -> str:
     return CANDIDATES + digits_of(candidate_id)
 
 
+def pending_key(id: str) -> str:
+    """Returns where it is noted that a candidate or an extraction waits."""
+    return PENDING + digits_of(id)
+
+
 def pinned_of(owner: str) -> str:
     """Returns the collection in which an owner's profile is noted."""
     return f"{PINNED}{digest(owner)}/"
@@ -303,6 +312,15 @@ class Ledger:
         if result.view.deleted:
             result = await self._core.store.read(await self.locate(scope), wanted, accepted=accepted)
         return Page(result.view, dict(zip(wanted, result.entries, strict=True)))
+
+    async def check_presented(self, call: Call, scope: str) -> None:
+        """Checks what a caller's tokens name of a scope's ledger.
+
+        Raises:
+            Refusal: ACKED_WRITES_LOST, FUTURE_REVISION.
+        """
+        if call.tokens is not None:
+            check_tokens(call, NAMESPACES + scope, (await self.read(scope, ())).view)
 
     async def scan(
         self, scope: str, collection: str, *, after: str | None = None, limit: int, reverse: bool = False

@@ -31,8 +31,10 @@ from .ledger import (
     candidate_key,
     contended,
     fact_key,
+    pending_key,
 )
 from .near import KnownClaims, Probe, find_near
+from .pending import was_lost
 from .policies import policy_of
 from .suppression import keys_of, secret_of, suppressed
 from .types import Candidate, Cardinality, Decision, Policy, Status, Why
@@ -83,7 +85,9 @@ class Pipeline:
         embedded = False
         for _ in range(ATTEMPTS_MAX):
             key = candidate_key(candidate.id)
-            page = await self._ledger.read(candidate.scope, (key, POLICY, SECRET), accepted=True)
+            # Whether it is noted that it waits is checked like the rest: a note made later would never go.
+            waits = pending_key(candidate.id)
+            page = await self._ledger.read(candidate.scope, (key, waits, POLICY, SECRET), accepted=True)
             note = page.get(key, CandidateNote)
             if note is not None and not _may_decide_again(candidate, note.decision):
                 return note.decision
@@ -106,7 +110,7 @@ class Pipeline:
         """Records that deciding about a candidate has failed too often."""
         for _ in range(ATTEMPTS_MAX):
             key = candidate_key(candidate.id)
-            page = await self._ledger.read(candidate.scope, (key,), accepted=True)
+            page = await self._ledger.read(candidate.scope, (key, pending_key(candidate.id)), accepted=True)
             note = page.get(key, CandidateNote)
             if note is not None and not _may_decide_again(candidate, note.decision):
                 return note.decision
@@ -193,5 +197,5 @@ class Pipeline:
 
 
 def _may_decide_again(candidate: Candidate, decision: Decision) -> bool:
-    """Tells whether a review has reopened a decision."""
-    return bool(candidate.reviewed_by) and decision.status in _REVIEWED
+    """Tells whether a review has reopened a decision, or nobody has decided yet what was lost once."""
+    return (bool(candidate.reviewed_by) and decision.status in _REVIEWED) or was_lost(decision)

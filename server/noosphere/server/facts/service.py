@@ -32,6 +32,7 @@ from .intake import CANDIDATES_MAX, Intake, Submission, Taken
 from .ledger import Ledger
 from .lines import Lines
 from .near import KnownClaims
+from .pending import Pending
 from .pipeline import Pipeline
 from .planning import Planner
 from .policies import Policies
@@ -126,12 +127,13 @@ class Facts:
         self._lines = Lines()
         self._handlers: dict[str, Handler] = {CANDIDATE_JOBS: Handler(self._decide, self._give_up, self._prepare)}
         self.workers = Workers(queue, clock, self._handlers, lane=_DECIDING, pause=pause)
-        self.intake = Intake(core, self.ledger, queue, sources, rng=rng, queued=self.workers.wake)
+        pending = Pending(self.ledger, queue, decided=self._heard, ended=lambda note: self.extractions.ended(note))
+        self.intake = Intake(core, self.ledger, queue, pending, sources, rng=rng, queued=self.workers.wake)
         self.decisions = Decisions(core, self.ledger, queue, store, self.intake, signals, clock)
         self.policies = Policies(self.ledger)
         self._readers = Workers(queue, clock, self._handlers, name="extraction", lane=_EXTRACTING, pause=pause)
         self.extractions = Extractions(
-            core, self.ledger, queue, sources, signals, clock=clock, rng=rng, queued=self._readers.wake
+            core, self.ledger, queue, pending, sources, signals, clock=clock, rng=rng, queued=self._readers.wake
         )
         extracting = Extracting(self.ledger, sources, self.intake, extractor, ended=self.extractions.ended)
         self.handle(EXTRACTION_JOBS, Handler(extracting.do, extracting.give_up))
@@ -155,6 +157,7 @@ class Facts:
             Sweeper(self.ledger, store),
             DeadJobs(self.ledger, queue),
             self.forgetting.resume,
+            pending.settle,
             clock=clock,
             interval_ms=upkeep_interval_ms,
             has_store=self._has_store,

@@ -72,6 +72,7 @@ class FactUpkeep:
         sweeper: removes words that no ledger names.
         dead_jobs: removes jobs that were given up long ago.
         resume: goes on with what a crash interrupted in forgetting.
+        settle: decides about what the queue has lost.
         clock: the source of time.
         interval_ms: how long to rest between rounds over all scopes.
         has_store: whether there is a fact store; without one only jobs are looked after.
@@ -84,6 +85,7 @@ class FactUpkeep:
         sweeper: Sweeper,
         dead_jobs: DeadJobs,
         resume: Callable[[str], Awaitable[int]],
+        settle: Callable[[str], Awaitable[int]],
         *,
         clock: Clock,
         interval_ms: int,
@@ -95,6 +97,7 @@ class FactUpkeep:
         self._sweeper = sweeper
         self._dead_jobs = dead_jobs
         self._resume = resume
+        self._settle = settle
         self._clock = clock
         self._interval_ms = interval_ms
 
@@ -107,6 +110,8 @@ class FactUpkeep:
                 if self._has_store:
                     await self.round("", dry_run=False)
                 else:
+                    async for scope in self._ledger.scopes():
+                        await self._settle(scope)
                     await self._dead_jobs.sweep()
                 refused = ""
             except Refusal as refusal:
@@ -126,6 +131,8 @@ class FactUpkeep:
         looked_at = 0
         for one in (scope,) if scope else [found async for found in self._ledger.scopes()]:
             try:
+                if not dry_run:
+                    await self._settle(one)
                 made, count = await self._look_at(one, dry_run)
             except Exception as error:
                 if scope or isinstance(error, Refusal):

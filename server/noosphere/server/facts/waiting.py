@@ -13,7 +13,18 @@ from ..ports.factqueue import BATCH_MAX, FactQueue, Job
 from ..ports.store import Mutation
 from .candidate_jobs import candidate_in, decode_waiting, group_of
 from .extraction import ExtractionNote, ExtractionState, decode_work, job_key
-from .ledger import CANDIDATE_RETENTION_MS, DECISIONS, SECRET, CandidateNote, Ledger, Page, candidate_key, put
+from .ledger import (
+    CANDIDATE_RETENTION_MS,
+    DECISIONS,
+    SECRET,
+    CandidateNote,
+    Ledger,
+    Page,
+    candidate_key,
+    pending_key,
+    put,
+    remove,
+)
 from .selecting import Wanted, means
 from .suppression import SECRET_BYTES
 from .types import Decision, Status
@@ -90,10 +101,12 @@ class WaitingWork:
             mutations = {SECRET: put(SECRET, secret)}
             for job in jobs:
                 mutations |= {mutation.key: mutation for mutation in _fate(page, secret, job, made)}
+                if page.entries[waits := pending_key(job.id)] is not None:
+                    mutations[waits] = remove(waits)
             return [*mutations.values(), *(_told(decision) for decision in made)]
 
         keys = [candidate_key(job.id) if _is_candidate(job) else job_key(job.id) for job in jobs]
-        await self._ledger.change(scope, (SECRET, *keys), decide)
+        await self._ledger.change(scope, (SECRET, *keys, *(pending_key(job.id) for job in jobs)), decide)
         for decision in made:
             self._decided(decision)
 

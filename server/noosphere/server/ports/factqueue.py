@@ -96,6 +96,11 @@ class FactQueue(Protocol):
     VALUE_TOO_LARGE for an argument beyond its limit, before anything is done.
     """
 
+    @property
+    def may_lose(self) -> bool:
+        """Whether a failover of its engine may lose what was acknowledged, as one of the working store may."""
+        ...
+
     async def put(self, jobs: Sequence[Job]) -> None:
         """Queues jobs, durable when it returns; all or none.
 

@@ -109,6 +109,11 @@ class EmbeddedFactQueue:
         )
         return cls(file, StoreTime(clock, time_ms, clean=True), held, jobs_max)
 
+    @property
+    def may_lose(self) -> bool:
+        """Never: what is acknowledged is in its file."""
+        return False
+
     async def put(self, jobs: Sequence[Job]) -> None:
         """Queues jobs; see the port."""
         self._file.check()

@@ -82,6 +82,11 @@ class RedisFactQueue:
         """
         return cls(store.scripts, store.time, store.rewriter, jobs_max=jobs_max, bytes_max=bytes_max)
 
+    @property
+    def may_lose(self) -> bool:
+        """Always: a promoted replica may lack what the old primary had acknowledged."""
+        return True
+
     async def put(self, jobs: Sequence[Job]) -> None:
         """Queues jobs; see the port.
 
