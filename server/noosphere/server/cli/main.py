@@ -23,6 +23,7 @@ from . import (
     checks,
     conflicts,
     contexts,
+    coordination,
     engine,
     facts,
     facts_changes,
@@ -58,6 +59,8 @@ app.add_typer(namespaces.app, name="ns")
 sessions.app.add_typer(session_changes.app)
 app.add_typer(sessions.app, name="session")
 app.add_typer(contexts.app, name="context")
+app.add_typer(coordination.app, name="lock")
+app.add_typer(coordination.group_app, name="group")
 for group in (facts_changes.app, facts_keeping.app, facts_exchange.app, facts_reindex.app):
     facts.app.add_typer(group)
 app.add_typer(facts.app, name="facts")

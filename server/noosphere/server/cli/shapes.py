@@ -388,6 +388,34 @@ class UpdatesShape(TypedDict):
     sets: Annotated[list[UpdatesSetShape], "By file."]
 
 
+class LockShape(TypedDict):
+    """A lock that somebody holds, or an election that somebody leads."""
+
+    lock: Annotated[str, "The lock's name."]
+    holder: Annotated[str, "Who holds it, as agent#incarnation."]
+    token: Annotated[Revision, "The fencing token: larger means later."]
+    lease_seconds: Annotated[float, "How long it is held without a renewal."]
+    data: Annotated[Any, "What the holder wants to be known: a JSON value, the base64 text of other bytes, or null."]
+
+
+class ReleasedShape(TypedDict):
+    """A lock that was freed."""
+
+    lock: Annotated[str, "The lock's name."]
+    token: Annotated[Revision, "The token under which it was held."]
+    released: Annotated[bool, "True."]
+
+
+class MemberShape(TypedDict):
+    """An agent in a group."""
+
+    group: Annotated[str, "The group's name."]
+    agent: Annotated[str, "The agent."]
+    number: Annotated[Revision, "Tells two lives of one member apart: larger means later."]
+    lease_seconds: Annotated[float, "How long it is there without a renewal."]
+    data: Annotated[Any, "What the others should know of it: a JSON value, the base64 text of other bytes, or null."]
+
+
 class VersionShape(TypedDict):
     """The program's version."""
 
