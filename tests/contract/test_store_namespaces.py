@@ -174,6 +174,8 @@ async def test_the_services_own_records_are_stored_like_all_but_counted_apart(la
     for _ in range(2):
         stats = await lab.store.stats(NS)
         assert (stats.record_count, stats.own_count) == (1, 2)
+        assert (await lab.store.read(NS, ("gone",), counted=True)).record_count == 1
+        assert (await lab.store.read(NS, ("gone",))).record_count is None
         assert (await lab.store.totals()).record_count == 1
         assert await keys(lab.store) == ["\0conflicts/1", "\0x/2", "a"]
         assert await keys(lab.store, "\0conflicts/") == ["\0conflicts/1"]

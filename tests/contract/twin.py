@@ -51,7 +51,11 @@ class TwinStore:
     async def read(self, ref: NamespaceRef, keys: Sequence[str], **options: Any) -> ReadResult:
         request: RequestRef | None = options.get("request")
         locks: Sequence[str] = options.get("locks", ())
-        return cast("ReadResult", await self._both(lambda store: store.read(ref, keys, request=request, locks=locks)))
+        counted = bool(options.get("counted"))
+        return cast(
+            "ReadResult",
+            await self._both(lambda store: store.read(ref, keys, request=request, locks=locks, counted=counted)),
+        )
 
     async def scan(self, ref: NamespaceRef, collection: str, **options: Any) -> ScanResult:
         bounds = {name: value for name, value in options.items() if name != "accepted"}

@@ -262,7 +262,12 @@ class Writes:
         rules = core.rules(job.namespace)
         fences = fences_of(call, job.namespace)
         read = await core.store.read(
-            ref, (*job.keys, *job.extra), request=call.request, locks=tuple(f.lock for f in fences), accepted=True
+            ref,
+            (*job.keys, *job.extra),
+            request=call.request,
+            locks=tuple(f.lock for f in fences),
+            accepted=True,
+            counted=any(map(_may_create, job.asked)),
         )
         if read.view.deleted and (newer := await core.relocate(ref)) is not None:
             return newer
@@ -376,7 +381,9 @@ class Writes:
         fresh += attempt.additions.fresh_count
         if not fresh:
             return
-        held = (await self._core.store.stats(ref)).record_count
+        held = attempt.read.record_count
+        if held is None:
+            held = (await self._core.store.stats(ref)).record_count
         if held + fresh > attempt.policy.records_max:
             raise exhausted("namespace", held + fresh, attempt.policy.records_max, "too many records")
 
@@ -411,6 +418,11 @@ class Writes:
         # The read set is handed back as it was: what the first execution had checked is not remembered, and
         # a set that claims too little only makes its reader look again.
         return WriteReply(remembered.revision, decode_reply(remembered), head, True, _read_set_of(job.call))
+
+
+def _may_create(op: Operation) -> bool:
+    """Tells whether an operation may write a key that is not stored."""
+    return not (isinstance(op, PutOp) and op.put.precondition.expected_version)
 
 
 def _always_applies(op: Operation) -> bool:

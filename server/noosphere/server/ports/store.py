@@ -100,6 +100,8 @@ class ReadResult(NamedTuple):
     remembered: Remembered | None
     fences: tuple[tuple[str, int], ...] = ()
     """Highest fencing token seen of each lock that was asked for."""
+    record_count: int | None = None
+    """As in :class:`NamespaceStats`; None unless it was asked for."""
 
 
 class CollectionStamps(NamedTuple):
@@ -385,8 +387,9 @@ class WorkingStore(Protocol):
         request: RequestRef | None = None,
         locks: Sequence[str] = (),
         accepted: bool = False,
+        counted: bool = False,
     ) -> ReadResult:
-        """Reads keys, a remembered request and fencing tokens at one head."""
+        """Reads keys, a remembered request and fencing tokens at one head; ``counted`` also tells how many records."""
         ...
 
     async def scan(

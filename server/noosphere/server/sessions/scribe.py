@@ -256,7 +256,7 @@ class Scribe:
         rules = core.rules(ref.name)
         fences = fences_of(call, ref.name)
         locks = tuple(fence.lock for fence in fences)
-        read = await core.store.read(ref, job.keys, request=call.request, locks=locks, accepted=True)
+        read = await core.store.read(ref, job.keys, request=call.request, locks=locks, accepted=True, counted=True)
         head = read.view.head
         if read.view.deleted:
             if (newer := await core.relocate(ref)) is not None:
@@ -280,7 +280,7 @@ class Scribe:
             if draft.empty:
                 await core.store.settle(ref)
                 return Written(value, 0, head, look.now_ms, False, b"", _read_set_of(call), validation.stale)
-            await self._check_room(ref, draft, rules.policy.records_max)
+            _check_room(read, draft, rules.policy.records_max)
             await check_item_room(core.store, ref, look, draft)
         except Refusal as refusal:
             await refuse(core, ref, refusal, head)
@@ -331,14 +331,6 @@ class Scribe:
         if refusal is not None:
             raise refusal
         return value, validation  # type: ignore[return-value] # decided, as nothing was raised
-
-    async def _check_room(self, ref: NamespaceRef, draft: Draft, records_max: int) -> None:
-        fresh = draft.fresh_count
-        if not fresh:
-            return
-        held = (await self.core.store.stats(ref)).record_count
-        if held + fresh > records_max:
-            raise exhausted("namespace", held + fresh, records_max, "too many records")
 
     def _commit(
         self,
@@ -456,3 +448,9 @@ def _check_state(look: Look, need: Need) -> None:
 
 def _read_set_of(call: Call) -> ReadSet | None:
     return None if call.tokens is None else call.tokens.read_set
+
+
+def _check_room(read: ReadResult, draft: Draft, records_max: int) -> None:
+    fresh, held = draft.fresh_count, read.record_count or 0
+    if fresh and held + fresh > records_max:
+        raise exhausted("namespace", held + fresh, records_max, "too many records")

@@ -208,6 +208,7 @@ class EmbeddedStore:
         request: RequestRef | None = None,
         locks: Sequence[str] = (),
         accepted: bool = False,
+        counted: bool = False,
     ) -> ReadResult:
         """Reads keys, a remembered request and fencing tokens at one head."""
         found = await self._find(namespace)
@@ -221,6 +222,7 @@ class EmbeddedStore:
             tuple(entries),
             None if request is None else found.remembered(request, now_ms, accepted),
             tuple((lock, found.fence(lock, accepted)) for lock in locks),
+            (0 if found.body is None else found.body.record_count) if counted else None,
         )
 
     async def scan(

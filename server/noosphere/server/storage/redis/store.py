@@ -175,11 +175,12 @@ class RedisStore:
         request: RequestRef | None = None,
         locks: Sequence[str] = (),
         accepted: bool = False,
+        counted: bool = False,
     ) -> ReadResult:
         """Reads keys, a remembered request and fencing tokens at one head."""
         field = "" if request is None else field_of(request)
-        epoch, reply = await self._call(Script.READ, namespace, field, len(keys), *keys, *locks)
-        text, call, records, tokens = reply
+        epoch, reply = await self._call(Script.READ, namespace, field, int(counted), len(keys), *keys, *locks)
+        text, call, records, tokens, record_count = reply
         view = self._view(text)
         remembered = None
         if request is not None and call is not None:
@@ -192,6 +193,7 @@ class RedisStore:
             tuple(map(entry_of, keys, records)),
             remembered,
             tuple((lock, int(token or b"0", 16)) for lock, token in zip(locks, tokens, strict=True)),
+            record_count,
         )
 
     async def scan(
