@@ -256,3 +256,27 @@ async def test_a_primary_that_was_a_replica_while_nobody_called_is_looked_at_ane
         assert find_lost(lost, view.cuts) is not None
     finally:
         await store.close()
+
+
+async def test_a_first_replica_that_comes_begins_no_epoch(
+    tmp_path: Path, primary: RedisProcess, coordinator: EmbeddedCoordinator
+) -> None:
+    clock = SystemClock()
+    first = await RedisStore.open([primary.url], coordinator, clock=clock)
+    late = RedisProcess(tmp_path / "late", replicaof=f"127.0.0.1 {primary.port}")
+    try:
+        before = primary.info("replication")["master_replid"]
+        late.start()
+        catch_up(primary, late)
+        assert primary.info("replication")["master_replid"] != before, "Redis takes it for a new history"
+        second = await RedisStore.open([primary.url], coordinator, clock=clock)
+        try:
+            await write(second, put("k"), namespace=A)
+            await head(first, A)
+            assert first.epoch == second.epoch
+            assert len(await coordinator.epochs()) == 2
+        finally:
+            await second.close()
+    finally:
+        await first.close()
+        late.kill()

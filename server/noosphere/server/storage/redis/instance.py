@@ -16,19 +16,32 @@ class UnfitRedis(Exception):
 
 
 class Identity(NamedTuple):
-    """One life of one process within one history of replication."""
+    """One life of one process as a primary.
+
+    The replication id does not tell that: a primary takes a new one when its first replica comes, with no change to
+    what it holds. What it takes over when it is promoted does, and stays.
+
+    Attributes:
+        run_id: of the process.
+        followed: the id of the history that it has followed before it was promoted, and how far; zeros if it has not.
+    """
 
     run_id: str
-    replication_id: str
+    followed: str
+
+    @classmethod
+    def told_by(cls, info: dict[str, str]) -> Identity:
+        """Returns who has told this."""
+        return cls(info["run_id"], f"{info['master_replid2']}:{info['second_repl_offset']}")
 
     def __str__(self) -> str:
         """Returns what an operator can compare with what Redis says."""
-        return f"run_id={self.run_id} replid={self.replication_id}"
+        return f"run_id={self.run_id} followed={self.followed}"
 
     @property
     def digest(self) -> str:
         """80 bits that stand for it."""
-        return hashlib.blake2b(f"{self.run_id} {self.replication_id}".encode(), digest_size=10).hexdigest()
+        return hashlib.blake2b(f"{self.run_id} {self.followed}".encode(), digest_size=10).hexdigest()
 
 
 class Instance(NamedTuple):
@@ -61,7 +74,7 @@ async def look_at(wire: Wire, address: Address) -> Instance:
             raise UnfitRedis(f"redis url: database {address.database}: {address} is of a cluster, which has only 0")
         await wire.call("SELECT", address.database)
     return Instance(
-        Identity(info["run_id"], info["master_replid"]),
+        Identity.told_by(info),
         info["role"] == "master" and info["loading"] == "0",
         "fsync" if info["aof_enabled"] == "1" and await _setting(wire, "appendfsync") == "always" else "os",
         # Where it may not be asked, what costs more is assumed.
@@ -76,8 +89,8 @@ async def is_still(wire: Wire, instance: Instance) -> bool:
     Raises:
         CommandError, WireLost: it does not answer that.
     """
-    info = await told(wire, "replication")
-    return info["role"] == "master" and info["master_replid"] == instance.identity.replication_id
+    info = await told(wire, "server", "replication")
+    return info["role"] == "master" and Identity.told_by(info) == instance.identity
 
 
 async def told(wire: Wire, *sections: str) -> dict[str, str]:

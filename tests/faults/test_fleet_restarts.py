@@ -1,17 +1,22 @@
-"""A rolling restart: each replica is restarted in turn while clients work, and no call fails."""
+"""Restarts under load that fail no call: of each replica in turn, and of Redis, which begins an epoch each time."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
+import grpc
 import pytest
 from tests.support.etcd import needs_etcd
 from tests.support.fleet import Fleet
-from tests.support.health import until
+from tests.support.health import SERVING, until, until_health
 from tests.support.redis import needs_redis
 
 from noosphere.client import Client, Conflict, connect
+from noosphere.v1 import admin_service_pb2
+from noosphere.v1.admin_service_pb2_grpc import AdminServiceStub
 
 pytestmark = [needs_redis, needs_etcd, pytest.mark.campaign]
 
@@ -19,7 +24,15 @@ WRITERS = 4
 CALLS_BETWEEN = 10
 """Rounds of calls that each client makes at least between two restarts, and before and after them."""
 
+EPOCHS = 3
 SECONDS_MAX = 240.0
+
+
+async def epochs(address: str) -> list[int]:
+    """Returns the epochs that a server knows."""
+    async with grpc.aio.insecure_channel(address) as channel:
+        reply = await AdminServiceStub(channel).ListEpochs(admin_service_pb2.ListEpochsRequest())
+        return [info.epoch for info in reply.epochs]
 
 
 class Agent:
@@ -74,7 +87,9 @@ class Watcher:
                 ]
 
 
-async def test_restarting_each_replica_in_turn_fails_no_call(fleet: Fleet) -> None:
+@asynccontextmanager
+async def load(fleet: Fleet) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Has agents work and a watcher watch; gives what waits for more calls. In the end nothing may be missing."""
     stop, begun = asyncio.Event(), asyncio.Event()
     async with AsyncExitStack() as stack, asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
         agents = [
@@ -93,22 +108,42 @@ async def test_restarting_each_replica_in_turn_fails_no_call(fleet: Fleet) -> No
             )
 
         await more_calls()
-        for server in fleet.servers:
-            assert await asyncio.to_thread(server.terminate) == 0
-            await more_calls()
-            await asyncio.to_thread(server.restart)
-            await more_calls()
+        yield more_calls
+        await more_calls()
         stop.set()
         await asyncio.gather(*working)
-        reader = agents[0].client.shared("rolling")
-        tally = await reader.get("tally")
+        space = agents[0].client.shared("rolling")
+        tally = await space.get("tally")
         assert tally is not None
         assert tally.value == sum(agent.counted for agent in agents)
         last = tally.value
         await until(lambda: watcher.values[-1] == last)
         watching.cancel()
-        assert watcher.values == list(range(1, tally.value + 1)), "nothing was missed, and nothing was told twice"
+        assert watcher.values == list(range(1, last + 1)), "nothing was missed, and nothing was told twice"
         assert watcher.kinds <= {"changes", "bookmark"}, "no snapshot had to be taken"
-        tasks = [record async for record in reader.list("tasks/")]
+        tasks = [record async for record in space.list("tasks/")]
         done = [record for record in tasks if record.claim is not None and record.claim.done]
         assert len(done) == sum(agent.claimed for agent in agents)
+
+
+async def test_restarting_each_replica_in_turn_fails_no_call(fleet: Fleet) -> None:
+    async with load(fleet) as more_calls:
+        for server in fleet.servers:
+            assert await asyncio.to_thread(server.terminate) == 0
+            await more_calls()
+            await asyncio.to_thread(server.restart)
+            await more_calls()
+
+
+async def test_restarting_redis_begins_one_epoch_each_time_and_fails_no_call(tmp_path: Path) -> None:
+    with Fleet(tmp_path, redis={"appendfsync": "always"}) as fleet:
+        async with load(fleet) as more_calls:
+            for _ in range(EPOCHS):
+                await asyncio.to_thread(fleet.primary.restart)
+                await more_calls()
+        pids = [server.pid for server in fleet.servers]
+        for server in fleet.servers:
+            assert server.process is not None
+            assert server.process.poll() is None, f"{server.pid} of {pids} has ended"
+            await until_health(server.address, SERVING)
+            assert await epochs(server.address) == list(range(1, EPOCHS + 2)), "of three servers one has begun each"
