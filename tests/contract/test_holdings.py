@@ -210,6 +210,19 @@ async def test_a_watch_tells_who_is_there_and_who_comes_and_goes(lab: Coordinato
         assert await anext(changes) == {}
 
 
+async def test_a_watch_that_is_read_slowly_tells_what_is_there_when_it_is_read(lab: CoordinatorLab) -> None:
+    presence = lab.coordinator.presence
+    async with aclosing(presence.watch("g")) as changes:
+        assert await anext(changes) == {}
+        for _ in range(20):
+            members = [await presence.join("g", f"m{i}", LEASE_MS) for i in range(10)]
+        told = 0
+        async with asyncio.timeout(20):
+            while await anext(changes) != {member.name: member for member in members}:
+                told += 1
+        assert told < 20, "not each of 200 changes by itself"
+
+
 async def test_a_watch_tells_of_a_lapse(lab: CoordinatorLab) -> None:
     presence = lab.coordinator.presence
     await presence.join("g", "a", LEASE_MS)

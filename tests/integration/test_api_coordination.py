@@ -198,6 +198,23 @@ async def test_who_takes_something_says_who_it_is(world: World) -> None:
 
 
 @LOCAL
+async def test_many_members_are_told_in_messages_of_a_bounded_size(world: World) -> None:
+    (a,) = await agents(world, "a")
+    group = fresh("g")
+    presence = world.server.engine.memory.core.coordinator.presence  # type: ignore[attr-defined] # a local one's
+    for number in range(1_200):
+        await presence.join(group, f"m{number:04}", LEASE_MS)
+    watch = a.watch(group)
+    sizes: list[tuple[int, bool]] = []
+    while not sizes or sizes[-1][1]:
+        message = await anext(watch)
+        sizes.append((len(message.joined), message.more))
+    assert sizes == [(500, True), (500, True), (200, False)]
+    assert len(await a.members(group, page_size=1_000)) == 1_200
+    await watch.aclose()
+
+
+@LOCAL
 async def test_a_lapsed_lock_is_free_and_a_lapsed_member_is_gone(world: World) -> None:
     a, b = await agents(world, "a", "b")
     name, group = fresh("x"), fresh("g")

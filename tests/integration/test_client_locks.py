@@ -244,6 +244,20 @@ async def test_who_gives_up_waiting_leaves_the_queue(srv: Server) -> None:
         assert "x" not in locks
 
 
+async def test_a_grant_that_nobody_heard_of_is_given_back(srv: Server) -> None:
+    locks = srv.engine.memory.core.coordinator.locks._locks  # type: ignore[attr-defined] # the embedded driver's
+    async with srv.client("a") as a, srv.client("b") as b:
+        for wait in (0, 30):
+            task = asyncio.create_task(_enter(a, "x", wait))
+            # Granted, and the answer is on its way.
+            while "x" not in locks or locks["x"].held is None:  # noqa: ASYNC110 - in this very turn of the loop
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait((task,))
+            async with asyncio.timeout(SECONDS_MAX), b.lock("x"):
+                pass
+
+
 async def test_a_grant_after_a_long_wait_is_renewed_before_the_block_begins(srv: Server) -> None:
     async with srv.client("a") as a, srv.client("b") as b:
         entered = asyncio.Event()

@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 
+from noosphere.consistency import Reason
 from noosphere.v1 import coordination_service_pb2 as pb
 
 from ._coordination import LEASE_DEFAULT, CoordinationLink, checked_lease, checked_name
@@ -194,7 +195,7 @@ class GroupWatch:
             message = await self._stream.next()
             if isinstance(message, Failure):
                 self._there = {}
-                if not is_passing(message):
+                if not is_passing(message) and message.reason != Reason.SLOW_CONSUMER:
                     raise to_error(message, request_id=None, outcome="not_applied", namespace="")
                 continue
             for member in map(to_member, message.joined):

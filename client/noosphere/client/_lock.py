@@ -15,14 +15,18 @@ from typing import Any
 
 from noosphere.v1 import coordination_service_pb2 as pb
 
+from ._background import noticed
 from ._claim import WAIT_MAX
 from ._coordination import LEASE_DEFAULT, CoordinationLink, checked_lease, checked_name
 from ._coordination_data import Fence, LockInfo, write_data
 from ._errors import LockHeld, LockLost, NoosphereError, StaleFence
+from ._sequence import RequestTicket
 from ._transport import LOG
 from ._wire import from_seconds, to_seconds
 
 _RELEASE_TIMEOUT = 2.0
+_ABANDONING: set[asyncio.Task[None]] = set()
+"""Calls under way that nobody waits for: the event loop keeps none of them alive."""
 
 
 class Lock:
@@ -178,15 +182,7 @@ class LockScope:
             # The server waits for so long at a time; between two times a place in the queue is lost.
             wait = min(max(end - sent, 0.0), WAIT_MAX)
             self._request.wait.CopyFrom(from_seconds(wait))
-            reply: pb.AcquireLockResponse
-            reply, _ = await transport.write(
-                self._link.stub.AcquireLock,
-                self._request,
-                request_id=None,
-                timeout=self._timeout,
-                namespace="",
-                wait=wait,
-            )
+            reply = await self._ask(wait)
             if reply.HasField("lock"):
                 lock = Lock(self._link, name, reply.lock.token, self._lease, sent + self._lease)
                 if await self._settled(lock, sent):
@@ -196,6 +192,57 @@ class LockScope:
             elif now - sent < wait / 2:
                 # Answered before its time: do not spin.
                 await transport.sleep(transport.retry.backoff(1))
+
+    async def _ask(self, wait: float) -> pb.AcquireLockResponse:
+        """Asks for the lock once; if what came of it is unknown, it is given back in the background."""
+        transport = self._link.transport
+        # A call that waits must not keep the server from forgetting the calls that pass it.
+        ticket = transport.sequencer.apart() if wait else transport.ticket()
+        try:
+            reply: pb.AcquireLockResponse
+            reply, _ = await transport.write(
+                self._link.stub.AcquireLock,
+                self._request,
+                request_id=None,
+                timeout=self._timeout,
+                namespace="",
+                wait=wait,
+                ticket=ticket,
+            )
+        except BaseException as error:
+            if isinstance(error, NoosphereError) and error.outcome == "not_applied":
+                ticket.close()
+                raise
+            abandoning = asyncio.create_task(self._abandon(ticket), name=f"abandon lock {self._request.name}")
+            noticed(abandoning)
+            _ABANDONING.add(abandoning)
+            abandoning.add_done_callback(_ABANDONING.discard)
+            raise
+        ticket.close()
+        return reply
+
+    async def _abandon(self, ticket: RequestTicket) -> None:
+        """Gives back what a call may have been granted whose answer nobody has heard."""
+        link, name = self._link, self._request.name
+        request = pb.AcquireLockRequest(name=name, lease=self._request.lease, data=self._request.data)
+        try:
+            # The same call again: it is told the token, or takes the lock that it is about to give back.
+            reply: pb.AcquireLockResponse
+            reply, _ = await link.transport.write(
+                link.stub.AcquireLock,
+                request,
+                request_id=None,
+                timeout=_RELEASE_TIMEOUT,
+                namespace="",
+                ticket=ticket,
+            )
+            if reply.HasField("lock"):
+                await self._give_back(Lock(link, name, reply.lock.token, self._lease, 0.0))
+        except NoosphereError as error:
+            # Its lease ends by itself.
+            LOG.debug("could not give back what may be held of the lock %r: %s", name, error)
+        finally:
+            ticket.close()
 
     async def _settled(self, lock: Lock, sent: float) -> bool:
         """Tells whether a lock is held that the server granted somewhere in the time that the call took."""

@@ -189,7 +189,8 @@ class CoordinationServiceServicer(object):
 
     def WatchMembers(self, request, context):
         """Streams who is there: first everybody, then who comes and goes. Changes that follow each other closely may be told
-        as one. Whoever is cut off begins anew. At most 1,000 such streams at one server.
+        as one. Whoever is cut off begins anew. At most 1,000 such streams at one server. RESOURCE_EXHAUSTED:
+        SLOW_CONSUMER, if the caller has taken no message for a while (30 s unless configured).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -75,7 +75,8 @@ class CoordinationServiceStub:
     """Lists who is there, by agent, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
     WatchMembers: _grpc.UnaryStreamMultiCallable[_coordination_service_pb2.WatchMembersRequest, _coordination_service_pb2.WatchMembersResponse]
     """Streams who is there: first everybody, then who comes and goes. Changes that follow each other closely may be told
-    as one. Whoever is cut off begins anew. At most 1,000 such streams at one server.
+    as one. Whoever is cut off begins anew. At most 1,000 such streams at one server. RESOURCE_EXHAUSTED:
+    SLOW_CONSUMER, if the caller has taken no message for a while (30 s unless configured).
     """
 
 @_typing.type_check_only
@@ -125,7 +126,8 @@ class CoordinationServiceAsyncStub(CoordinationServiceStub):
     """Lists who is there, by agent, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
     WatchMembers: _aio.UnaryStreamMultiCallable[_coordination_service_pb2.WatchMembersRequest, _coordination_service_pb2.WatchMembersResponse]  # type: ignore[assignment]
     """Streams who is there: first everybody, then who comes and goes. Changes that follow each other closely may be told
-    as one. Whoever is cut off begins anew. At most 1,000 such streams at one server.
+    as one. Whoever is cut off begins anew. At most 1,000 such streams at one server. RESOURCE_EXHAUSTED:
+    SLOW_CONSUMER, if the caller has taken no message for a while (30 s unless configured).
     """
 
 class CoordinationServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -232,7 +234,8 @@ class CoordinationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_coordination_service_pb2.WatchMembersResponse], _abc.AsyncIterator[_coordination_service_pb2.WatchMembersResponse]]:
         """Streams who is there: first everybody, then who comes and goes. Changes that follow each other closely may be told
-        as one. Whoever is cut off begins anew. At most 1,000 such streams at one server.
+        as one. Whoever is cut off begins anew. At most 1,000 such streams at one server. RESOURCE_EXHAUSTED:
+        SLOW_CONSUMER, if the caller has taken no message for a while (30 s unless configured).
         """
 
 def add_CoordinationServiceServicer_to_server(servicer: CoordinationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -285,7 +285,7 @@ def _faces(settings: Settings, clock: Clock, started_ms: int, servers: Servers, 
         SessionRpc(engine.sessions, engine.transitions),
         ContextRpc(engine.contexts),
         FactRpc(engine.facts),
-        CoordinationRpc(engine.coordination),
+        CoordinationRpc(engine.coordination, settings.watch_stall_seconds),
     )
 
 

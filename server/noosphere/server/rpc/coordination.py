@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -13,15 +14,22 @@ from ..coordination import Coordination
 from ..ports.locks import Held, Member
 from . import decode
 from .calls import Context, streaming, unary
+from .deliveries import Deliveries
 from .times import duration, duration_ms
 
 
 class CoordinationRpc(CoordinationServiceServicer):
-    """The gRPC face of locks, elections and presence."""
+    """The gRPC face of locks, elections and presence.
 
-    def __init__(self, coordination: Coordination) -> None:
+    Args:
+        coordination: the services.
+        watch_stall_seconds: how long a watcher may leave a message untaken; infinite for ever.
+    """
+
+    def __init__(self, coordination: Coordination, watch_stall_seconds: float = math.inf) -> None:
         self._locks = coordination.locks
         self._groups = coordination.groups
+        self._deliveries = Deliveries(watch_stall_seconds)
 
     @unary
     async def AcquireLock(self, request: pb.AcquireLockRequest, context: Context) -> pb.AcquireLockResponse:
@@ -111,9 +119,14 @@ class CoordinationRpc(CoordinationServiceServicer):
         self, request: pb.WatchMembersRequest, context: Context
     ) -> AsyncGenerator[pb.WatchMembersResponse, None]:
         """See the proto."""
-        async with aclosing(self._groups.watch(decode.call(request.call), request.group)) as changes:
-            async for change in changes:
-                yield pb.WatchMembersResponse(joined=map(_member, change.joined), left=change.left, more=change.more)
+        watch = self._groups.watch(decode.call(request.call), request.group)
+        with self._deliveries.to(context) as delivery:
+            async with aclosing(watch) as changes:
+                async for change in changes:
+                    delivery.begin("", 0)
+                    joined = map(_member, change.joined)
+                    yield pb.WatchMembersResponse(joined=joined, left=change.left, more=change.more)
+                    delivery.taken()
 
 
 def _number(field: str, number: int) -> int:

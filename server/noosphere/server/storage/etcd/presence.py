@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 import msgspec
+
+from noosphere.consistency import Refusal
 
 from ...ports.coordinator import Incarnation
 from ...ports.locks import Member
@@ -17,6 +19,21 @@ from .holdings import Holdings
 from .keys import Layout, delete, get, put, unchanged
 
 KIND = "group"
+
+
+class _News:
+    """Who is there, as a watch has told.
+
+    Attributes:
+        there: members by name.
+        come: is set when that has changed, or the watch has ended.
+        ended: whether the watch has ended.
+    """
+
+    def __init__(self, there: dict[str, Member]) -> None:
+        self.there = there
+        self.come = asyncio.Event()
+        self.ended = False
 
 
 class _Life(msgspec.Struct):
@@ -109,21 +126,44 @@ class EtcdPresence:
         prefix = self._layout.group(group)
         while True:
             revision, kvs = await self._client.read_all(prefix)
-            there = {member.name: member for member in (self._member(group, kv) for kv in kvs)}
-            yield dict(there)
+            news = _News({member.name: member for member in (self._member(group, kv) for kv in kvs)})
+            # Read on while the caller is busy, so that what has come meanwhile is told as one.
+            reading = asyncio.create_task(self._read(group, revision, news))
+            try:
+                while not news.ended:
+                    news.come.clear()
+                    yield dict(sorted(news.there.items()))
+                    await news.come.wait()
+                await reading
+                # It has ended in order: changes may have been missed, so everything is read anew.
+            finally:
+                reading.cancel()
+                with suppress(asyncio.CancelledError, Refusal):
+                    await reading
+
+    async def _read(self, group: str, revision: int, news: _News) -> None:
+        """Takes what changes in a group after a revision, until etcd ends the watch.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        prefix = self._layout.group(group)
+        try:
             async with aclosing(self._client.watch(prefix, revision)) as responses:
                 async for response in responses:
                     if response.compact_revision or response.canceled:
-                        # Changes may have been missed: everything is read anew.
-                        break
+                        return
                     for event in response.events:
                         if event.type == wire.Event.PUT:
                             member = self._member(group, event.kv)
-                            there[member.name] = member
+                            news.there[member.name] = member
                         else:
-                            there.pop(event.kv.key.removeprefix(prefix).decode(), None)
+                            news.there.pop(event.kv.key.removeprefix(prefix).decode(), None)
                     if response.events:
-                        yield dict(sorted(there.items()))
+                        news.come.set()
+        finally:
+            news.ended = True
+            news.come.set()
 
     def _member(self, group: str, kv: wire.KeyValue) -> Member:
         name = kv.key.removeprefix(self._layout.group(group)).decode()
