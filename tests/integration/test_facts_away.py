@@ -48,6 +48,8 @@ class Surroundings:
         self.takes = 0
         self.halted = False
         """No job is handed out."""
+        self.refusing = False
+        """The queue does not answer."""
 
     @contextlib.asynccontextmanager
     async def open(self, *given: Any, **options: Any) -> AsyncIterator[Drivers]:
@@ -60,6 +62,8 @@ class Surroundings:
 
             async def counted(*given: Any, **options: Any) -> Any:
                 self.takes += 1
+                if self.refusing:
+                    raise Refusal(Reason.ENGINE_UNAVAILABLE, "the queue does not answer")
                 if self.halted:
                     return ()
                 return await take(*given, **options)
@@ -192,3 +196,27 @@ async def test_while_a_store_is_away_jobs_are_tried_now_and_then_and_the_log_say
         while left:
             await local.elapse(1_000)
             left = {id for id in left if (await facts.candidate(id)).decision.status == Status.CANDIDATE_STATUS_QUEUED}
+
+
+async def test_while_the_queue_is_away_it_is_asked_now_and_then_and_the_log_says_so_once(
+    tmp_path: Path, around: Surroundings
+) -> None:
+    around.store = None
+    async with local_server(tmp_path) as local:
+        facts, _, user = await begin(local)
+        with capture_logs() as logs:
+            around.refusing = True
+            (candidate_id,) = (await facts.submit(pb.Candidate(text="Likes tea", owner=user), wait=False)).candidate_ids
+            await local.elapse(1_000)
+            before = around.takes
+            for _ in range(100):
+                await local.elapse(1_000)
+            asked = around.takes - before
+            around.refusing = False
+            while (await facts.candidate(candidate_id)).decision.status == Status.CANDIDATE_STATUS_QUEUED:
+                await local.elapse(1_000)
+        # Two workers look for candidates and for extractions; one that has had nothing to do may not look at all.
+        assert 100 / AWAY_SECONDS_MAX / 2 <= asked <= 2 * 100 / AWAY_SECONDS_MAX + 10
+        told = [entry for entry in logs if entry["log_level"] == "warning"]
+        assert {entry["event"] for entry in told} == {"fact jobs cannot be taken"}
+        assert len(told) <= 2

@@ -254,5 +254,6 @@ class Workers:
             self._poll_seconds = POLL_SECONDS
             self._woken.set()
         except Refusal as refusal:
-            # The lease ends by itself, and the job is taken again.
-            log.warning("a failed fact job keeps its lease", reason=refusal.reason, message=refusal.message)
+            # The lease ends by itself, and the job is taken again. That the queue is away is told once, for all jobs.
+            told = log.debug if refusal.reason is Reason.ENGINE_UNAVAILABLE else log.warning
+            told("a failed fact job keeps its lease", reason=refusal.reason, message=refusal.message)
