@@ -10,14 +10,16 @@ from pathlib import Path
 
 from google.protobuf.duration_pb2 import Duration
 from tests.faults.conftest import connected
+from tests.support.api import Agent
 from tests.support.contexts import ContextAgent
-from tests.support.engine import LocalServer
+from tests.support.engine import LocalServer, local_server
 from tests.support.process import ServerProcess
 from tests.support.sessions import SessionAgent, caller, refusal, space, text_of, texts
 from tests.support.toolcalls import finish, start, upload
 from tests.support.watching import watching
 from tests.support.worlds import LocalWorld, SocketWorld, World
 
+from noosphere.server.memory.cache_drops import LOOK_SECONDS
 from noosphere.v1 import admin_service_pb2 as admin
 from noosphere.v1 import session_service_pb2 as pb
 
@@ -176,6 +178,22 @@ async def test_the_process_holds_nothing_of_it_either(local: LocalServer) -> Non
     await a.close(s)
     await local.elapse(1)
     assert _held("7f3a91") == []
+
+
+async def test_no_replica_holds_anything_of_it_either(tmp_path: Path) -> None:
+    async with local_server(tmp_path, replicas=2) as replicas:
+        a = await caller(LocalWorld(replicas))
+        s = (await a.open(ephemeral=True)).id
+        # Each call goes to any of them.
+        await live(a, s)
+        for api in replicas.apis:
+            await SessionAgent(Agent(api, a.agent.actor)).messages(s)
+            await ContextAgent(SessionAgent(Agent(api, a.agent.actor)), s).assemble("And now?")
+        assert _held("7f3a91"), "the search finds what is there"
+        await SessionAgent(Agent(replicas.apis[0], a.agent.actor)).close(s)
+        await replicas.elapse(int(LOOK_SECONDS * 1_000))
+        await replicas.elapse(1)
+        assert _held("7f3a91") == []
 
 
 def _metrics(server: ServerProcess) -> str:

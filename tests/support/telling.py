@@ -22,12 +22,13 @@ class Teller:
     Attributes:
         facts: calls FactService as the agent.
         user: the user, whose facts they become.
+        talk: the session in which they are heard.
     """
 
     def __init__(self, facts: FactAgent, talk: Conversation, user: str) -> None:
         self.facts = facts
         self.user = user
-        self._talk = talk
+        self.talk = talk
 
     @classmethod
     async def begin(cls, agent: Agent, user: str = "") -> Teller:
@@ -36,7 +37,7 @@ class Teller:
 
     def another(self, user: str = "") -> Teller:
         """Returns another user whom the same agent hears in the same session."""
-        return Teller(self.facts, self._talk, user or user_name())
+        return Teller(self.facts, self.talk, user or user_name())
 
     async def tells(self, text: str, **fields: Any) -> str:
         """Says something; returns the id of the fact that it became."""
@@ -46,7 +47,7 @@ class Teller:
 
     async def decided(self, text: str, **fields: Any) -> pb.Decision:
         """Says something; returns what became of it. An ``object`` is any JSON value."""
-        heard = await self._talk.hears(text)
+        heard = await self.talk.hears(text)
         if "object" in fields:
             data = json.dumps(fields["object"]).encode()
             fields["object"] = types_pb2.Value(data=data, encoding=types_pb2.ENCODING_JSON)

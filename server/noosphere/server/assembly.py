@@ -21,6 +21,8 @@ from .coordination import Coordination, Leads
 from .drivers import Drivers
 from .facts.service import Facts
 from .memory import Memory
+from .memory.cache_drops import CacheDrops
+from .memory.codec import forget_decoded
 from .memory.foreground import Foreground
 from .memory.types import Call
 from .models import Models
@@ -84,6 +86,9 @@ async def open_services(
             sweep_interval_ms=interval_ms,
             extension=rules,
         )
+        cache_drops = CacheDrops(memory.core, clock, shared=drivers.shared)
+        for drop in (forget_decoded, forget_shown, memory.watches.forget_decoded):
+            cache_drops.register(drop)
         scribe = Scribe(memory.core, rules.hooks)
         sources = SessionSources(
             scribe,
@@ -94,6 +99,7 @@ async def open_services(
                 lambda _: forget_shown(),
                 lambda session_id: contexts.forget(session_id),
             ),
+            cache_drops=cache_drops,
         )
         foreground = Foreground()
         facts = Facts(
@@ -111,6 +117,7 @@ async def open_services(
             rng=system_random(),
             entropy=os.urandom,
             upkeep_interval_ms=interval_ms,
+            cache_drops=cache_drops,
             pause=foreground.idle,
         )
         notes = Notes(scribe, watch, clock, uuid.uuid4().hex if drivers.shared else "")
@@ -147,6 +154,7 @@ async def open_services(
                 watch.forget,
                 lambda session_id: contexts.forget(session_id),
             ),
+            cache_drops=cache_drops,
         )
         contexts = ContextService(
             scribe,
@@ -159,6 +167,7 @@ async def open_services(
             foreground=foreground,
             shared=drivers.shared,
         )
+        cache_drops.register(contexts.forget_all)
         sources.heed(ContextsShown(contexts.book))
         drain = OutboxDrain(
             scribe, sources, facts.intake, clock=clock, interval_ms=interval_ms, leads=lambda: leads.leads
@@ -174,7 +183,11 @@ async def open_services(
             asyncio.create_task(leads.do(facts.upkeep.run), name="noosphere-fact-upkeep"),
         )
         if drivers.shared:
-            tasks = (*tasks, asyncio.create_task(notes.run(), name="noosphere-notes"))
+            tasks = (
+                *tasks,
+                asyncio.create_task(notes.run(), name="noosphere-notes"),
+                asyncio.create_task(cache_drops.run(), name="noosphere-cache-drops"),
+            )
         supervise(tasks, on_fatal)
         stack.push_async_callback(cancel, tasks)
         # Manifests that wait are written as long as the drivers are open.

@@ -19,6 +19,7 @@ from noosphere.consistency.limits import CLIENT_REQUEST_AGE_MS
 
 from ..memory.access import OPERATOR_PREFIX
 from ..memory.admission import require_writer
+from ..memory.cache_drops import CacheDrops
 from ..memory.core import Core
 from ..memory.types import Call
 from ..ports.factqueue import FactQueue
@@ -101,6 +102,7 @@ class Forgetting:
         entropy: makes secrets.
         dropped: told of contents that are gone, so that no cache keeps them.
         decided: hears what became of candidates.
+        cache_drops: has other processes drop what they keep of it.
     """
 
     def __init__(
@@ -114,13 +116,16 @@ class Forgetting:
         entropy: Callable[[int], bytes],
         dropped: Callable[[Sequence[FactKey]], None],
         decided: Callable[[Decision], None],
+        cache_drops: CacheDrops,
     ) -> None:
         self._core = core
         self._ledger = ledger
         self._store = store
         self._entropy = entropy
         self._waiting = WaitingWork(ledger, queue, entropy=entropy, decided=decided)
-        self._removal = Removal(ledger, store, self._waiting, redaction, dropped, entropy=entropy)
+        self._removal = Removal(
+            ledger, store, self._waiting, redaction, dropped, entropy=entropy, cache_drops=cache_drops
+        )
 
     async def forget(self, call: Call, wanted: Wanted, scope: str, *, dry_run: bool) -> Forgot:
         """Forgets what is wanted, for good.

@@ -91,6 +91,10 @@ class KnownClaims:
         for key in keys:
             self._kept.pop(key, None)
 
+    def forget_all(self) -> None:
+        """Drops everything."""
+        self._kept.clear()
+
     def _keep(self, content: FactContent, rules: bytes, made: Compared) -> Known:
         known = self._kept[content.key] = Known(rules, made, frozenset(content.terms))
         if len(self._kept) > KEPT_MAX:

@@ -123,6 +123,11 @@ class PreparedContents:
         for key in keys:
             self._drop(key)
 
+    def forget_all(self) -> None:
+        """Drops everything."""
+        self.forget(list(self._kept))
+        _object_name.cache_clear()
+
     def _keep(self, key: FactKey, made: Prepared) -> None:
         self._drop(key)
         self._kept[key] = made

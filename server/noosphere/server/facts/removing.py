@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from ..memory.cache_drops import CacheDrops
 from ..ports.factstore import BATCH_MAX, FactContent, FactKey, FactStore
 from ..ports.sources import REDACTED, SESSION, SOURCES_MAX, WORDS_MAX, Redaction
 from ..ports.store import Mutation
@@ -35,6 +36,7 @@ class Removal:
         redaction: overwrites sources.
         dropped: told of contents that are gone, so that no cache keeps them.
         entropy: makes secrets.
+        cache_drops: has other processes drop what they keep of it.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Removal:
         dropped: Callable[[Sequence[FactKey]], None],
         *,
         entropy: Callable[[int], bytes],
+        cache_drops: CacheDrops,
     ) -> None:
         self._ledger = ledger
         self._store = store
@@ -53,6 +56,7 @@ class Removal:
         self._redaction = redaction
         self._dropped = dropped
         self._entropy = entropy
+        self._cache_drops = cache_drops
 
     async def words(self, scope: str, gone: Sequence[Forgotten]) -> tuple[Counter[str], tuple[str, ...]]:
         """Removes the words of forgotten facts everywhere but in the ledger, where there are none."""
@@ -149,6 +153,7 @@ class Removal:
         for start in range(0, len(keys), BATCH_MAX):
             count += await self._store.remove(keys[start : start + BATCH_MAX])
         self._dropped(keys)
+        await self._cache_drops.tell()
         return count
 
 

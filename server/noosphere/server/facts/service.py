@@ -11,6 +11,7 @@ from noosphere.consistency import Reason, Refusal
 
 from ..memory.access import OPERATOR_PREFIX
 from ..memory.admission import require_writer
+from ..memory.cache_drops import CacheDrops
 from ..memory.core import Core
 from ..memory.signals import HeadSignals
 from ..memory.types import Call
@@ -42,6 +43,7 @@ from .retrieval import TOKENIZER, Retrieval
 from .sanitise import findings
 from .scopes import IdKind, check_scope, require_write, scope_of
 from .sweeping import DeadJobs, Sweeper
+from .telling import forget_said
 from .types import Decision, Status
 from .upkeep import FactUpkeep, Report, ScopeRound
 from .vectors import Vectors
@@ -76,6 +78,7 @@ class Facts:
         rng: makes ids for calls without a request id.
         entropy: makes secrets.
         upkeep_interval_ms: how long upkeep rests between rounds over all scopes.
+        cache_drops: has every process drop what it keeps of what is forgotten.
         pause: returns when there is nothing more urgent to do than facts.
 
     Attributes:
@@ -114,6 +117,7 @@ class Facts:
         rng: random.Random,
         entropy: Callable[[int], bytes],
         upkeep_interval_ms: int,
+        cache_drops: CacheDrops,
         pause: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._core = core
@@ -145,9 +149,20 @@ class Facts:
         def dropped(keys: Sequence[FactKey]) -> None:
             self.retrieval.forget(keys)
             claims.forget(keys)
+            forget_said()
 
+        for drop in (self.retrieval.contents.forget_all, claims.forget_all, forget_said):
+            cache_drops.register(drop)
         self.forgetting = Forgetting(
-            core, self.ledger, store, queue, redaction, entropy=entropy, dropped=dropped, decided=self._heard
+            core,
+            self.ledger,
+            store,
+            queue,
+            redaction,
+            entropy=entropy,
+            dropped=dropped,
+            decided=self._heard,
+            cache_drops=cache_drops,
         )
         tokenizer = tokenizers.named(TOKENIZER)
         compressor = EventCompressor(self.ledger, store, summariser, tokenizer, self.vectors)

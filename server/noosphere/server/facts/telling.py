@@ -37,6 +37,11 @@ def said_in(source: str) -> frozenset[str]:
     return frozenset(terms(source, singles=True, terms_max=TERMS_MAX))
 
 
+def forget_said() -> None:
+    """Forgets the sources that are kept."""
+    said_in.cache_clear()
+
+
 def mentions(sources: Iterable[str], claim: str) -> bool:
     """Tells whether sources speak of a claim at all: they share a word, or are in scripts that share none."""
     claimed = distinct_terms(claim)

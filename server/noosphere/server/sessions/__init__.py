@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ..memory.cache_drops import CacheDrops
 from ..ports.models import Summariser, Tokenizers
 from ..ports.runtime import Clock
 from .arrival import Arrivals
@@ -70,6 +71,7 @@ class Sessions:
         upkeep_interval_ms: int,
         after_turn: Sequence[AfterTurn] = (),
         forget: Sequence[Callable[[str], None]] = (),
+        cache_drops: CacheDrops | None = None,
     ) -> Sessions:
         """Returns the services.
 
@@ -84,6 +86,7 @@ class Sessions:
             upkeep_interval_ms: time between two looks at idle and closed sessions.
             after_turn: what happens at the end of each turn after its checkpoint, in this order.
             forget: each is told the id of an ephemeral session that is gone, to forget what it holds of it.
+            cache_drops: has other processes hold nothing of it either; None if there are none.
         """
         book = SessionBook(scribe, tokenizers, rng)
         retention = Retention(scribe)
@@ -91,7 +94,7 @@ class Sessions:
         transcript = Transcript(scribe, tokenizers)
         arrivals = Arrivals(scribe, transcript, tokenizers, compactor)
         finisher = Finisher(scribe, arrivals, RawResults(scribe, rng), tokenizers, checkpoints)
-        closer = Closer(scribe, book, finisher, forget=forget)
+        closer = Closer(scribe, book, finisher, forget=forget, cache_drops=cache_drops)
         purger = Purger(scribe, closer)
         summaries = Summaries(scribe, tokenizers, summariser, fallback)
         summary_worker = SummaryWorker(summaries, clock)

@@ -15,6 +15,7 @@ import msgspec
 from noosphere.consistency import REVISION_MAX, ReadSet, Reason, Refusal, StaleEntry, StampMode
 
 from ..memory.admission import require_writer
+from ..memory.cache_drops import CacheDrops
 from ..memory.codec import decode_record, forget_decoded
 from ..memory.types import Call
 from ..ports.store import Dropped
@@ -79,6 +80,7 @@ class Closer:
         book: reads the session as it is then.
         pending_calls: ends calls; None if there are no tool calls.
         forget: each is told the id of an ephemeral session that was dropped, to forget what it holds of it.
+        cache_drops: has other processes hold nothing of it either; None if there are none.
     """
 
     def __init__(
@@ -87,11 +89,13 @@ class Closer:
         book: SessionBook,
         pending_calls: PendingCalls | None = None,
         forget: Sequence[Callable[[str], None]] = (),
+        cache_drops: CacheDrops | None = None,
     ) -> None:
         self._scribe = scribe
         self._book = book
         self._pending_calls = pending_calls
         self._forget = forget
+        self._cache_drops = cache_drops
 
     async def close(
         self, call: Call, session_id: str, *, items: ItemDisposition, refuse_pending: bool, background: bool = False
@@ -189,7 +193,7 @@ class Closer:
         return written.value
 
     async def _drop(self, call: Call, session_id: str, *, refuse_pending: bool, background: bool) -> CloseReply:
-        """Drops an ephemeral session. Afterwards even the process holds nothing of it."""
+        """Drops an ephemeral session. Afterwards even the process holds nothing of it, and soon no other."""
         core = self._scribe.core
         if not background:
             require_writer(call)
@@ -210,6 +214,8 @@ class Closer:
         forget_decoded()
         for forget in self._forget:
             forget(session_id)
+        if self._cache_drops is not None:
+            await self._cache_drops.tell()
         info = SessionInfo("", 0, status=SessionStatus.CLOSED, ephemeral=True)
         closing = Closing(ItemDisposition.DROP, done=True)
         return CloseReply(Session(session_id, info, "", {}, Turns(), ""), closing, look.view.head)

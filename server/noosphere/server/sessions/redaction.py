@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 
 from noosphere.consistency import ChangeKind, Decision, Event, Record, invalid, too_large
 
+from ..memory.cache_drops import CacheDrops
 from ..memory.codec import decode_record, encode_record, forget_decoded
 from ..memory.internal import is_internal
 from ..ports.models import Tokenizers
@@ -63,6 +64,7 @@ class Redactor:
         tokenizers: knows the vocabularies.
         rng: makes names for results that are stored anew.
         forget: each is told the id of a session of which it must no longer hold what it has decoded or made.
+        cache_drops: has other processes hold nothing of it either; None if there are none.
     """
 
     def __init__(
@@ -71,11 +73,13 @@ class Redactor:
         tokenizers: Tokenizers,
         rng: random.Random,
         forget: Sequence[Callable[[str], None]] = (),
+        cache_drops: CacheDrops | None = None,
     ) -> None:
         self._scribe = scribe
         self._tokenizers = tokenizers
         self._blobs = Blobs(scribe, rng)
         self._forget = forget
+        self._cache_drops = cache_drops
 
     async def redact(self, references: Sequence[str], words: Sequence[str]) -> tuple[Redacted, ...]:
         """Overwrites sources, and words in their sessions and in those that were forked from or into them, for good.
@@ -112,6 +116,8 @@ class Redactor:
         store = self._scribe.core.store
         refs = [await self._scribe.living(session_id) for session_id in (*wanted.sessions, *wanted.gone)]
         await asyncio.gather(*map(store.erase, refs))
+        if self._cache_drops is not None:
+            await self._cache_drops.tell()
         return tuple(Redacted(place, count) for place, count in sorted(counts.items()) if count)
 
     async def mentions(self, words: Sequence[str]) -> tuple[str, ...]:

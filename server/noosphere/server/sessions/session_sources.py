@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
+from ..memory.cache_drops import CacheDrops
 from ..ports.models import Tokenizers
 from ..ports.sources import Redacted
 from .evidence import Evidence
@@ -20,6 +21,7 @@ class SessionSources(Evidence):
         tokenizers: knows the vocabularies.
         rng: makes names for results that are stored anew.
         forget: each is told the id of a session of which it must no longer hold what it has decoded or made.
+        cache_drops: has other processes hold nothing of it either; None if there are none.
     """
 
     def __init__(
@@ -28,9 +30,10 @@ class SessionSources(Evidence):
         tokenizers: Tokenizers,
         rng: random.Random,
         forget: Sequence[Callable[[str], None]] = (),
+        cache_drops: CacheDrops | None = None,
     ) -> None:
         super().__init__(scribe)
-        self._redactor = Redactor(scribe, tokenizers, rng, forget)
+        self._redactor = Redactor(scribe, tokenizers, rng, forget, cache_drops)
 
     async def redact(self, references: Sequence[str], words: Sequence[str]) -> tuple[Redacted, ...]:
         """See :meth:`Redactor.redact`."""
