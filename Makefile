@@ -6,12 +6,14 @@ STAMP := $(VENV)/.noosphere-setup
 PYTEST_ARGS ?=
 SERVE_ARGS ?=
 DEMO_ARGS ?=
+FAULTS ?= 100
+SEED ?= 1
 BENCH_ARGS ?= --write docs/benchmarks.md
 # Where `make up` and `make cluster` keep everything.
 FLEET ?= .run
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo up cluster roll down test campaigns check proto proto-baseline cli-reference sync-client bench lock clean
+.PHONY: help setup run demo up cluster roll down test campaigns faults check proto proto-baseline cli-reference sync-client bench lock clean
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -50,6 +52,9 @@ test: setup ## Run the everyday tests (PYTEST_ARGS="-k name")
 
 campaigns: setup ## Run the other tests: real engines (Redis, etcd), many kills, the benchmarks in short
 	$(BIN)/pytest -n 2 -m "engine or campaign" $(PYTEST_ARGS)
+
+faults: setup ## Faults at random over a whole fleet, some 10 minutes (FAULTS=100 SEED=1)
+	NOOSPHERE_TEST_FAULTS=$(FAULTS) NOOSPHERE_TEST_SEED=$(SEED) $(BIN)/pytest -n0 -s tests/faults/test_fleet_campaign.py $(PYTEST_ARGS)
 
 check: setup ## Everything that needs no running: style, types, layers, contract, generated files
 	$(BIN)/ruff check .

@@ -15,8 +15,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-import grpc
-
 from noosphere.client import (
     Client,
     Conflict,
@@ -37,6 +35,14 @@ BOARD = "tasks/"
 TASKS = 300
 CALL_SECONDS_MAX = 120.0
 """Longer than any outage that a test makes."""
+ATTEMPT_SECONDS_MAX = 5.0
+
+
+class Persistent(RetryPolicy):
+    """Retries that do not wait for half of a long deadline for whoever does not answer."""
+
+    def attempt_timeout(self, remaining: float, wait: float = 0.0) -> float:
+        return min(remaining, wait + ATTEMPT_SECONDS_MAX)
 
 
 class Worker:
@@ -105,15 +111,14 @@ def _with(mine: str, held: list[str] | None, _: Conflict[list[str]] | None) -> l
 async def recorded(address: str, name: str, journal: Path) -> AsyncIterator[Client]:
     """Connects as an agent that never gives a call up and records each."""
     with HistoryWriter(journal) as writer:
-        options = (("grpc.initial_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 200))
-        channel = grpc.aio.insecure_channel(address, options=options, interceptors=[Recorder(writer, name)])
-        retry = RetryPolicy(attempts_max=10_000, delay_max=0.2)
-        async with (
-            channel,
-            connect(
-                address, agent=name, channel=channel, timeout=CALL_SECONDS_MAX, retry=retry, coalesce=False
-            ) as client,
-        ):
+        async with connect(
+            address,
+            agent=name,
+            interceptors=[Recorder(writer, name)],
+            timeout=CALL_SECONDS_MAX,
+            retry=Persistent(attempts_max=10_000, delay_max=0.2),
+            coalesce=False,
+        ) as client:
             yield client
 
 

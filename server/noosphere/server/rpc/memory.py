@@ -186,14 +186,25 @@ class MemoryRpc(CausalityMethods):
         except Refusal as refusal:
             if not request.return_current or not isinstance(refusal.detail, TransactionInfo):
                 raise
-            failures, head, size = [], refusal.head, 0
-            for part in refusal.detail.failures:
+            parts = refusal.detail.failures
+            for part in parts:
                 part.refusal.namespace, part.refusal.head = refusal.namespace, refusal.head
-                detail = await self._not_applied(call, part.refusal, part.key, True)
-                head = max(head, detail.as_of)
+                if part.refusal.reason not in _NOT_APPLIED:
+                    raise part.refusal from None
+            # All at one head, so that what others have written together is shown together.
+            try:
+                present = await self._memory.reads.batch_get(call, refusal.namespace, [part.key for part in parts])
+            except Refusal as unread:
+                if unread.reason is Reason.LIMIT_EXCEEDED:
+                    raise refusal from None
+                raise
+            failures, size = [], 0
+            for part, record in zip(parts, present.records, strict=True):
+                detail = _not_applied(part.refusal, record, present.head)
                 if (size := size + detail.ByteSize()) > BATCH_BYTES_MAX:
                     raise
                 failures.append(pb.TransactFailure(index=part.index, is_operation=part.is_operation, detail=detail))
+            head = max(refusal.head, present.head)
             tokens = encode.call_reply(call, request.namespace, head)
             return pb.TransactResponse(not_applied=pb.TransactNotApplied(failures=failures), head=head, call=tokens)
         tokens = tokens_of(call, request.namespace, reply)
@@ -332,14 +343,18 @@ class MemoryRpc(CausalityMethods):
         if not return_current or refusal.reason not in _NOT_APPLIED:
             raise refusal
         reply = await self._memory.reads.get(call, refusal.namespace, key)
-        unseen = refusal.detail.unseen if isinstance(refusal.detail, ConflictInfo) else ()
-        return types_pb2.NotApplied(
-            reason=refusal.reason.value,
-            message=refusal.message,
-            current=encode.record(reply.records[0]),
-            unseen=encode.dots(unseen),
-            as_of=reply.head,
-        )
+        return _not_applied(refusal, reply.records[0], reply.head)
+
+
+def _not_applied(refusal: Refusal, present: RecordView, head: int) -> types_pb2.NotApplied:
+    unseen = refusal.detail.unseen if isinstance(refusal.detail, ConflictInfo) else ()
+    return types_pb2.NotApplied(
+        reason=refusal.reason.value,
+        message=refusal.message,
+        current=encode.record(present),
+        unseen=encode.dots(unseen),
+        as_of=head,
+    )
 
 
 async def _shown(views: Sequence[RecordView], keys_only: bool) -> list[types_pb2.Record]:
