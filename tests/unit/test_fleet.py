@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import os
 import signal
 import socket
@@ -13,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from noosphere.server.fleet import Fleet, FleetError, Member, bring_down, bring_up, changing, read_fleet
+from noosphere.server.fleet import Fleet, FleetError, Member, bring_down, bring_up, changing, read_fleet, supervisor
 from noosphere.server.fleet.__main__ import main
 from noosphere.server.fleet.processes import Identity, end, free_address, identify, is_alive, send, spawn, usable
 
@@ -133,3 +135,25 @@ def test_an_address_that_somebody_listens_at_is_not_usable() -> None:
     host, port = address.split(":")
     with socket.create_server((host, int(port))):
         assert not usable(address)
+
+
+async def test_a_server_that_does_not_last_is_started_ever_more_rarely(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    starts: list[float] = []
+
+    async def end_at_once(folder: Path, name: str, stopping: asyncio.Event) -> None:
+        starts.append(loop.time())
+        if len(starts) == 6:
+            stopping.set()
+
+    monkeypatch.setattr(supervisor, "_run", end_at_once)
+    monkeypatch.setattr(supervisor, "FIRST_DELAY_SECONDS", 0.01)
+    monkeypatch.setattr(supervisor, "DELAY_SECONDS_MAX", 0.04)
+    await supervisor.keep(tmp_path, "server-1", stopping)
+    waits = [after - before for before, after in itertools.pairwise(starts)]
+    for wait, least in zip(waits, (0.01, 0.02, 0.04, 0.04, 0.04), strict=True):
+        # The clock of the loop may be a little coarser than its timers.
+        assert wait >= 0.9 * least

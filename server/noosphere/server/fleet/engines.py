@@ -145,9 +145,12 @@ def ask(address: str, *command: str | int, seconds: float = ASK_SECONDS_MAX) -> 
     Raises:
         RedisError: Redis has refused it.
         OSError: it does not answer.
+        FleetError: the extra ``redis`` is not installed.
     """
-    import hiredis
-
+    try:
+        import hiredis
+    except ImportError:
+        raise FleetError("hiredis is not installed (pip install 'noosphere[server,redis]')") from None
     with socket.create_connection(split(address), timeout=seconds) as connection:
         connection.sendall(hiredis.pack_command(command))  # type: ignore[arg-type] # Its stub allows one part only.
         reader = hiredis.Reader(replyError=RedisError)
