@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from tests.integration.test_facts_away import Surroundings, begin
 from tests.support.engine import LocalServer, local_server
-from tests.support.facts import FactAgent, collected
+from tests.support.facts import FactAgent, collected, user_name
+from tests.support.sessions import SessionAgent, said
 from tests.support.statuses import refusal
 
 from noosphere.consistency import Reason
@@ -214,3 +215,33 @@ async def test_a_scope_is_looked_through_once_in_an_epoch(local: LocalServer, ar
     facts = await again(local)
     await facts.run_upkeep(user)
     assert reasons((await facts.candidate(second)).decision) == LOST
+
+
+async def test_an_extraction_after_a_turn_that_was_lost_is_queued_again(
+    local: LocalServer, around: Surroundings
+) -> None:
+    """Nobody has asked for it, so nobody would miss it."""
+    agent = await local.api.agent("guide")
+    sessions, user = SessionAgent(agent), user_name()
+    opened = await sessions.open("s-turns", labels={"facts_owner": user})
+    turn = await sessions.begin_turn(opened.id)
+    await sessions.append(opened.id, said("My email is kim@example.org.", turn=turn))
+    await sessions.end_turn(opened.id)
+    for _ in range(1_000):
+        if waiting := await local.engine.facts.queue.members(f"{user}#{user}", "", 10):
+            break
+        await local.elapse(10)
+    (job,) = waiting
+    assert await noted(local, user) == 1
+    await lose(local, job.job.id)
+    facts = await again(local)
+    assert (await facts.upkeep(user)).waiting == 0
+    await facts.run_upkeep(user)
+    assert (await facts.upkeep(user)).waiting == 1
+    around.halted = False
+    for _ in range(1_000):
+        if known := await facts.listed(user):
+            break
+        await local.elapse(1_000)
+    assert [fact.text for fact in known] == ["The user's email is kim@example.org."]
+    assert await noted(local, user) == 0

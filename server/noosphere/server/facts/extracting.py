@@ -165,14 +165,15 @@ class Extracting:
             outcome.model_tokens,
             work.meaning,
         )
-        if work.asked:
-            key, waits = job_key(job_id), pending_key(job_id)
+        key, waits = job_key(job_id), pending_key(job_id)
 
-            def keep(page: Page) -> Sequence[Mutation]:
-                ended = put(key, note, until_ms=page.view.now_ms + CANDIDATE_RETENTION_MS)
-                return (ended, remove(waits)) if page.entries[waits] is not None else (ended,)
+        def keep(page: Page) -> Sequence[Mutation]:
+            mutations = [remove(waits)] if page.entries[waits] is not None else []
+            if work.asked:
+                mutations.append(put(key, note, until_ms=page.view.now_ms + CANDIDATE_RETENTION_MS))
+            return mutations
 
-            await self._ledger.change(work.scope, (key, waits), keep)
+        await self._ledger.change(work.scope, (key, waits), keep)
         self._ended(note)
 
     async def _document(self, work: ExtractionWork, id: str, text: str) -> Outcome:

@@ -117,7 +117,6 @@ class Extractions:
         elif known.meaning != meaning:
             raise reused("for another extraction", scope, (await self._ledger.read(scope, ())).view.head)
         if known.state is ExtractionState.QUEUED:
-            # If one is lost that nobody has asked for, the next one begins at the same place.
             waits = PendingNote(job_id, asked.owner, call.actor, extraction=True, meaning=meaning)
             await self._pending.note(scope, (waits,))
         return await self._wait(known, scope) if wait else known
@@ -139,6 +138,8 @@ class Extractions:
             log.warning("facts are not extracted for somebody else", agent=agent)
             return
         job_id = make_id(scope, digest("turn", session_id, str(turn)), IdKind.JOB)
+        # First, since nothing stays in the ledger of one that has ended; a note without a job is queued once more.
+        await self._pending.note(scope, (PendingNote(job_id, owner, extraction=True, session_id=session_id),))
         await self._put(job_id, ExtractionWork(EXTRACTION_JOBS, scope, owner, session_id), BACKGROUND_PRIORITY)
 
     async def get(self, call: Call, job_id: str) -> ExtractionNote:

@@ -3,8 +3,9 @@ r"""Notes of what waits in a queue that may lose it: so that whatever was taken 
 A queue that fails over may have lost what it had acknowledged. So whoever has queued something notes it in the ledger,
 without its words, before that is acknowledged, and the commit that decides about it removes the note. If the ledger
 lost the note, its revision is one that was lost, and whoever presents it is told so. If the note is there and neither
-the job nor a decision is, the job was lost: that is then the decision. Jobs are lost with an epoch, so each scope is
-looked through once in each.
+the job nor a decision is, the job was lost: that is then the decision. An extraction that nobody asked for, and nobody
+would miss, is queued again: its note says what to read. Jobs are lost with an epoch, so each scope is looked through
+once in each.
 """
 
 from __future__ import annotations
@@ -15,9 +16,18 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from ..ports.factqueue import FactQueue
+from ..ports.factqueue import FactQueue, Job
 from ..ports.store import Mutation
-from .extraction import ExtractionNote, ExtractionState, job_key
+from .candidate_jobs import group_of
+from .extraction import (
+    BACKGROUND_PRIORITY,
+    EXTRACTION_JOBS,
+    ExtractionNote,
+    ExtractionState,
+    ExtractionWork,
+    encode_work,
+    job_key,
+)
 from .ledger import (
     CANDIDATE_RETENTION_MS,
     DECISIONS,
@@ -55,6 +65,7 @@ class PendingNote(msgspec.Struct, frozen=True, omit_defaults=True):
         reopens_ms: store time of the decision that a review has reopened; 0 for none.
         extraction: whether it is an extraction.
         meaning: of an extraction, the fingerprint of the request that brought it.
+        session_id: of an extraction that nobody has asked for, which session is to be read: it can be queued again.
     """
 
     id: str
@@ -66,6 +77,7 @@ class PendingNote(msgspec.Struct, frozen=True, omit_defaults=True):
     reopens_ms: int = 0
     extraction: bool = False
     meaning: bytes = b""
+    session_id: str = ""
 
     @classmethod
     def of(cls, candidate: Candidate, reopens_ms: int = 0) -> PendingNote:
@@ -176,7 +188,8 @@ class Pending:
             notes = [msgspec.json.decode(entry.data, type=PendingNote) for entry in found.entries]
             jobs = await self._queue.find([one.id for one in notes])
             gone = [one for one, job in zip(notes, jobs, strict=True) if job is None]
-            lost += await self._lose(scope, gone, epoch)
+            lost += await self._lose(scope, [one for one in gone if not one.session_id], epoch)
+            await self._queue_again(scope, [one for one in gone if one.session_id])
             looked_at += len(notes)
             after = found.entries[-1].key if found.more else ""
             if not after:
@@ -186,6 +199,13 @@ class Pending:
         if lost:
             log.warning("what waited in the fact queue was lost in a failover", scope=scope, count=lost)
         return lost
+
+    async def _queue_again(self, scope: str, notes: Sequence[PendingNote]) -> None:
+        """Queues extractions again that nobody asked for; one that has ended meanwhile finds nothing new to read."""
+        works = [(one.id, ExtractionWork(EXTRACTION_JOBS, scope, one.owner, one.session_id)) for one in notes]
+        jobs = [Job(id, BACKGROUND_PRIORITY, encode_work(work), group_of(scope, work.owner)) for id, work in works]
+        if jobs:
+            await self._queue.put(jobs)
 
     async def _lose(self, scope: str, notes: Sequence[PendingNote], epoch: int) -> int:
         """Decides that jobs were lost whose notes are still there."""
