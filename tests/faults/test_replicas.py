@@ -162,6 +162,35 @@ async def test_without_etcd_work_goes_on_until_the_epochs_lease_ends_and_locks_d
     await asyncio.to_thread(leader_of, fleet)
 
 
+async def test_a_failover_while_etcd_is_away_is_dealt_with_when_it_is_back(fleet: Fleet) -> None:
+    async with connect(fleet.address, agent="a", timeout=SECONDS_MAX) as a:
+        await a.shared("s").put("kept", 1)
+        fleet.etcd.pause()
+        await asyncio.to_thread(fleet.fail_over)
+        for address in fleet.addresses:
+            await until_health(address, NOT_SERVING)
+        writing = asyncio.create_task(a.shared("s").key("tally").increment(1))
+        await asyncio.sleep(0.5)
+        assert not writing.done(), "nobody knows which epoch it is"
+        fleet.etcd.resume()
+        await writing
+        for address in fleet.addresses:
+            await until_health(address, SERVING)
+        values = {record.key: record.value async for record in a.shared("s").list()}
+        assert values == {"kept": 1, "tally": 1}
+
+
+def test_a_leader_that_was_stopped_past_its_lease_leads_no_longer(fleet: Fleet) -> None:
+    first = leader_of(fleet)
+    first.pause()
+    others = [server for server in fleet.servers if server is not first]
+    until(lambda: any(servers_of(others[0].address).get(server.address) for server in others))
+    first.resume()
+    until(lambda: set(servers_of(first.address)) == set(fleet.addresses))
+    assert not servers_of(first.address)[first.address]
+    assert sum(servers_of(first.address).values()) == 1
+
+
 def start_error(tmp_path: Path, config: str) -> str:
     """Returns what a server says that does not start."""
     file = tmp_path / "noosphere.toml"

@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
+from tests.support.engine import local_server
+from tests.support.sessions import caller, proposed, refusal, session_name, space
+from tests.support.worlds import LocalWorld
 
 from noosphere.consistency import Reason, Refusal
 from noosphere.consistency.limits import AGENT_LEASE_MS
@@ -16,8 +20,11 @@ from noosphere.server.coordination.leadership import LEASE_MS, UPKEEP
 from noosphere.server.ports.locks import Held
 from noosphere.server.storage.embedded import EmbeddedCoordinator
 from noosphere.testing import ManualClock
+from noosphere.v1.memory_service_pb2 import CHANGE_KIND_EXPIRE
+from noosphere.v1.session_service_pb2 import SESSION_STATUS_CLOSED, SessionSettings
 
 TURNS_MAX = 20_000
+SPACE = "shared/sweeps"
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -194,3 +201,43 @@ async def test_work_that_ends_by_itself_is_not_begun_again_in_silence(
     standing.cancel()
     await asyncio.gather(standing, return_exceptions=True)
     await leadership.close()
+
+
+async def test_two_that_both_think_they_lead_do_what_one_would(tmp_path: Path) -> None:
+    """One may have been stopped by the system after it had looked at its lease."""
+    async with local_server(tmp_path, replicas=2) as local:
+        world = LocalWorld(local)
+        a = await caller(world)
+        short = SessionSettings(idle_timeout=Duration(seconds=60), purge_after=Duration(seconds=120))
+        session = (await a.open(session_name(a), settings=short)).id
+        await a.agent.put(space(session), "item", "kept as a candidate")
+        for number in range(20):
+            await a.agent.put(SPACE, f"k{number}", number, ttl_ms=1_000)
+
+        async def both_sweep() -> None:
+            rounds = [part.upkeep.round() for one in local.engines for part in (one.memory, one.sessions)]
+            await asyncio.gather(*rounds, *(one.memory.upkeep.round() for one in local.engines))
+
+        await local.elapse(1_001)
+        await both_sweep()
+        ends = [
+            change.record.key
+            for batch in await a.agent.history(SPACE)
+            for change in batch.changes
+            if change.kind == CHANGE_KIND_EXPIRE
+        ]
+        assert sorted(ends) == sorted(f"k{number}" for number in range(20)), "each has ended once"
+        await local.elapse(60_000)
+        await both_sweep()
+        assert (await a.get(session)).status == SESSION_STATUS_CLOSED
+        assert len(await proposed(a, session)) == 1, "it was archived once"
+        await local.elapse(120_001)
+        await both_sweep()
+        with refusal("SESSION_NOT_FOUND"):
+            await a.get(session)
+        # Tombstones are reaped once, and the log is trimmed to the same place.
+        await local.elapse(25 * 3600 * 1000)
+        await both_sweep()
+        assert await a.agent.listing(SPACE) == []
+        await a.agent.put(SPACE, "k0", "again")
+        assert not local.fatal
