@@ -1,4 +1,4 @@
-"""The Redis driver's answer to what the contract suites need."""
+"""The Redis driver's answer to what the contract suites need: on one process, on a pair, and on a cluster."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from tests.contract.factlab import QUEUE_MAX
 from tests.contract.lab import FIRST_EPOCH, Gate
-from tests.support.redis import RedisProcess
+from tests.support.redis import RedisProcess, catch_up
+from tests.support.redis_cluster import RedisCluster
 
 from noosphere.server.ports.runtime import SystemClock
 from noosphere.server.ports.store import NamespaceRef
 from noosphere.server.storage.embedded import EmbeddedCoordinator
 from noosphere.server.storage.redis import RedisFactQueue, RedisStore
+from noosphere.server.storage.redis.fence import META
 from noosphere.testing import ManualClock
 
 START_MS = 4_000_000_000_000
@@ -30,9 +32,9 @@ class LabClock(ManualClock):
 class RedisLab:
     """A real Redis process that may be used again, emptied, and the driver on it."""
 
-    def __init__(self, folder: Path, server: RedisProcess) -> None:
+    def __init__(self, folder: Path, *servers: RedisProcess) -> None:
         self.folder = folder
-        self.server = server
+        self.servers = list(servers)
         self.clock = LabClock(START_MS)
         self._store: RedisStore | None = None
         self._coordinator: EmbeddedCoordinator | None = None
@@ -56,8 +58,13 @@ class RedisLab:
         if not await self._coordinator.epochs():
             await self._coordinator.begin_epoch("contract test", "nothing", FIRST_EPOCH)
         # As if the machine's clock had been there already.
-        self.server.ask("HSET", "noosphere:{catalogue}:meta", "t", self.clock.wall_ms())
-        self._store = await RedisStore.open([self.server.url], self._coordinator, clock=self.clock)
+        self.with_catalogue().ask("HSET", META, "t", self.clock.wall_ms())
+        urls = [server.url for server in self.servers]
+        self._store = await RedisStore.open(urls, self._coordinator, clock=self.clock)
+
+    def with_catalogue(self) -> RedisProcess:
+        """Returns the primary that holds what there is once only."""
+        return self.servers[0]
 
     async def close(self) -> None:
         await self.store.close()
@@ -84,15 +91,74 @@ class RedisLab:
         await self.open()
 
     async def crash(self) -> None:
-        self.server.kill()
+        for server in self.servers:
+            server.kill()
         await self.store.close()
         await self.coordinator.close()
-        self.server.start()
+        self.start_again()
+        await self.open()
+
+    def start_again(self) -> None:
+        """Starts what was killed; returns once it can be used."""
+        for server in self.servers:
+            server.start()
+
+    def bytes_at_rest(self) -> bytes:
+        return b"\n".join(
+            file.read_bytes()
+            for server in self.servers
+            for file in sorted(server.folder.rglob("*"))
+            if file.is_file() and file.name != "redis.log"
+        )
+
+
+class RedisPairLab(RedisLab):
+    """A primary with a replica; a crash is a failover, in which nothing is lost."""
+
+    def start_again(self) -> None:
+        raise AssertionError("a pair is not started again: one takes the other's place")
+
+    async def crash(self) -> None:
+        primary, replica = self.servers
+        catch_up(primary, replica)
+        primary.kill()
+        replica.ask("REPLICAOF", "NO", "ONE")
+        await self.store.close()
+        await self.coordinator.close()
+        primary.start()
+        self.servers = [replica, primary]
+        follow(primary, replica)
         await self.open()
 
     def bytes_at_rest(self) -> bytes:
-        files = (file for file in sorted(self.server.folder.rglob("*")) if file.is_file() and file.name != "redis.log")
-        return b"\n".join(file.read_bytes() for file in files)
+        # A replica has files of its own, which it writes anew by its own rules.
+        return b"\n".join(
+            file.read_bytes()
+            for file in sorted(self.servers[0].folder.rglob("*"))
+            if file.is_file() and file.name != "redis.log"
+        )
+
+
+class RedisClusterLab(RedisLab):
+    """Three nodes; a crash is one of all of them."""
+
+    def __init__(self, folder: Path, cluster: RedisCluster) -> None:
+        super().__init__(folder, *cluster.nodes)
+        self.cluster = cluster
+
+    def with_catalogue(self) -> RedisProcess:
+        return self.cluster.of(META)
+
+    def start_again(self) -> None:
+        super().start_again()
+        self.cluster.settle()
+
+
+def follow(replica: RedisProcess, primary: RedisProcess) -> None:
+    """Makes the one a replica of the other, with all it has."""
+    primary.ask("REPLICAOF", "NO", "ONE")
+    replica.ask("REPLICAOF", "127.0.0.1", primary.port)
+    catch_up(primary, replica)
 
 
 class RedisQueueLab(RedisLab):
@@ -112,3 +178,7 @@ class RedisQueueLab(RedisLab):
     async def close(self) -> None:
         await self.queue.close()
         await super().close()
+
+
+class RedisClusterQueueLab(RedisQueueLab, RedisClusterLab):
+    """The fact queue on a cluster."""

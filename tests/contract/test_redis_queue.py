@@ -79,7 +79,7 @@ async def test_more_than_one_page_of_jobs_is_found_listed_and_removed(wide: Redi
 
 async def test_what_is_done_or_removed_leaves_nothing_in_redis(redis_queue: RedisQueueLab) -> None:
     """Streams keep what is deleted until a whole block of it is: there must be no words in them, and no entry left."""
-    work, server = redis_queue.queue, redis_queue.server
+    work, server = redis_queue.queue, redis_queue.servers[0]
     for turn in range(20):
         await work.put([job(f"{turn}-{at}", group="ada", priority=at % 10) for at in range(QUEUE_MAX)])
         taken = await work.take(f"worker-{turn % 3}", QUEUE_MAX, LEASE_MS)
@@ -103,7 +103,7 @@ async def test_what_is_done_or_removed_leaves_nothing_in_redis(redis_queue: Redi
 
 
 async def test_a_full_redis_refuses_new_jobs_and_lets_the_others_be_done(redis_queue: RedisQueueLab) -> None:
-    work, server = redis_queue.queue, redis_queue.server
+    work, server = redis_queue.queue, redis_queue.servers[0]
     await work.put([job("a"), job("b")])
     server.ask("CONFIG", "SET", "maxmemory", "1")
     try:

@@ -1,4 +1,4 @@
-"""The same random calls on the embedded store and on a real Redis: the same replies."""
+"""The same random calls on the embedded store and on a real Redis, or a cluster of it: the same replies."""
 
 from __future__ import annotations
 
@@ -59,15 +59,22 @@ class Congruent(Direct):
         await store.namespaces(chance.choice(("", "shared/", "agents/")), chance.choice(("", "agents/two")), 3)
 
 
+@pytest.fixture(params=["redis", "redis_cluster"])
+def on_redis(request: pytest.FixtureRequest) -> RedisLab:
+    """A fresh Redis, or a cluster."""
+    made: RedisLab = request.getfixturevalue(request.param)
+    return made
+
+
 @pytest.fixture
-async def twin(tmp_path: Path, redis: RedisLab) -> AsyncIterator[TwinLab]:
+async def twin(tmp_path: Path, on_redis: RedisLab) -> AsyncIterator[TwinLab]:
     """Both drivers, fresh."""
     folder = tmp_path / "embedded"
     folder.mkdir()
     embedded = EmbeddedLab(folder)
     embedded.clock = ManualClock(START_MS)
     await embedded.open()
-    yield TwinLab(embedded, redis)
+    yield TwinLab(embedded, on_redis)
     await embedded.close()
 
 

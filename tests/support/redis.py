@@ -104,7 +104,7 @@ class RedisProcess:
         self.kill()
         self.start()
 
-    def ask(self, *command: str | int) -> Any:
+    def ask(self, *command: str | bytes | int) -> Any:
         """Sends one command over a connection of its own and returns the reply.
 
         Raises:

@@ -139,7 +139,7 @@ def _await(ready: Callable[[], bool], process: Identity, what: str, log: Path) -
         time.sleep(POLL_SECONDS)
 
 
-def ask(address: str, *command: str | int, seconds: float = ASK_SECONDS_MAX) -> Any:
+def ask(address: str, *command: str | bytes | int, seconds: float = ASK_SECONDS_MAX) -> Any:
     """Sends one command to a Redis over a connection of its own and returns the reply.
 
     Raises:

@@ -174,6 +174,23 @@ class Engine:
         except (WireLost, CommandError, UnfitRedis) as error:
             raise unavailable() from error
 
+    async def ask_node(self, node: Node, *command: str | bytes | int) -> Reply:
+        """Executes a command, once, on one of :meth:`nodes`.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        self.check()
+        try:
+            return await node.wire.call(*command)
+        except (WireLost, CommandError) as error:
+            raise unavailable() from error
+
+    @property
+    def clustered(self) -> bool:
+        """Whether it is a cluster, as far as is known."""
+        return self._fenced is not None and self._fenced.slots is not None
+
     async def nodes(self) -> tuple[Node, ...]:
         """Returns every primary.
 
