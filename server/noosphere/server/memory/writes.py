@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import chain
 from types import MappingProxyType
-from typing import NamedTuple
 
 from noosphere.consistency import (
     NEVER_MS,
@@ -19,7 +18,6 @@ from noosphere.consistency import (
     Circumstances,
     Decision,
     KeySeen,
-    NamespacePolicy,
     PartFailure,
     Precondition,
     ReadSet,
@@ -47,8 +45,6 @@ from ..ports.store import (
     Committed,
     Failed,
     FailureKind,
-    Fence,
-    Mutation,
     NamespaceRef,
     ReadResult,
     Replayed,
@@ -70,8 +66,10 @@ from .admission import (
 from .codec import decode_entry
 from .core import Core
 from .expiry import key_check, mutations_of
-from .extension import NO_ADDITIONS, Additions, Change, ExtendedWrite, check_plain
-from .guards import Validation, advance, validate
+from .extension import NO_ADDITIONS, Change, ExtendedWrite, check_plain
+from .guards import advance, validate
+from .guesses import Guesses
+from .jobs import Attempt, Job, always_applies, may_create, replaced
 from .outcomes import applied, in_order, memories
 from .remembered import decode_reply, encode_reply
 from .turns import Turns
@@ -97,55 +95,13 @@ RECORDS_BYTES_MAX = COMMIT_BYTES_MAX - TRANSACTION_BYTES_MAX
 _NOTHING_SEEN: Mapping[str, KeySeen] = MappingProxyType({})
 
 
-class _Job(NamedTuple):
-    """A write as asked for.
-
-    Attributes:
-        asked: every operation, in order.
-        ops: those on keys.
-        keys: the keys of operations and compares.
-        extra: keys that the namespace's extension decides on.
-        seen: what a put or delete without a precondition replaces.
-    """
-
-    call: Call
-    namespace: str
-    asked: tuple[Operation, ...]
-    ops: tuple[WriteOp, ...]
-    compares: tuple[Compare, ...]
-    awaited: tuple[str, ...]
-    keys: tuple[str, ...]
-    extra: tuple[str, ...]
-    extended: bool
-    meaning: bytes
-    as_transaction: bool
-    seen: Mapping[str, KeySeen]
-
-    @property
-    def appends(self) -> tuple[AppendOp, ...]:
-        """The operations that append."""
-        return tuple(op for op in self.asked if isinstance(op, AppendOp))
-
-
-class _Attempt(NamedTuple):
-    """What one attempt read."""
-
-    read: ReadResult
-    records: dict[str, Record | None]
-    policy: NamespacePolicy
-    config_version: int
-    fences: tuple[Fence, ...]
-    validation: Validation
-    mutations: tuple[Mutation, ...] = ()
-    additions: Additions = NO_ADDITIONS
-
-
 class Writes:
     """The write side of shared memory."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._turns = Turns()
+        self._guesses = Guesses(core.store)
 
     async def put(self, call: Call, namespace: str, op: PutOp) -> WriteReply:
         """Writes one key.
@@ -240,13 +196,14 @@ class Writes:
         keys = tuple(dict.fromkeys([*(op.key for op in ops), *(compare.key for compare in compares)]))
         meaning = b"" if call.request is None else fingerprint(method, namespace, compares, asked, awaited)
         as_transaction = method in {"transact", "commit"}
-        job = _Job(call, namespace, asked, ops, compares, awaited, keys, extra, extended, meaning, as_transaction, seen)
+        job = Job(call, namespace, asked, ops, compares, awaited, keys, extra, extended, meaning, as_transaction, seen)
         ref = await self._core.locate(namespace)
-        applies = not compares and all(map(_always_applies, asked))
+        applies = not compares and all(map(always_applies, asked))
         for attempts in range(ATTEMPTS_MAX):
             patient = applies or attempts >= _GLANCES_MAX
             async with self._turns.turn(ref.storage_id, chain(keys, extra), patient):
-                result = await self._attempt(ref, job)
+                guess = self._guesses.of(ref, replaced(job)) if not attempts else None
+                result = await self._attempt(ref, job, guess)
             if isinstance(result, WriteReply):
                 if extended:
                     put = (op.key for op in ops if isinstance(op, (PutOp, MergeOperation)))
@@ -256,18 +213,22 @@ class Writes:
         name = repr(keys[0]) if keys else repr(namespace)
         await contended(self._core, ref, f"{name} changed under each of {ATTEMPTS_MAX} attempts")
 
-    async def _attempt(self, ref: NamespaceRef, job: _Job) -> WriteReply | NamespaceRef:
-        """Tries once; returns the reply, or the generation with which to try again."""
+    async def _attempt(self, ref: NamespaceRef, job: Job, guess: ReadResult | None = None) -> WriteReply | NamespaceRef:
+        """Tries once; returns the reply, or the generation with which to try again.
+
+        With a guess nothing is read. It then either ends in a commit, which checks whatever it rests on, or in another
+        attempt: nothing is refused on grounds that may be out of date.
+        """
         core, call = self._core, job.call
         rules = core.rules(job.namespace)
         fences = fences_of(call, job.namespace)
-        read = await core.store.read(
+        read = guess or await core.store.read(
             ref,
             (*job.keys, *job.extra),
             request=call.request,
             locks=tuple(f.lock for f in fences),
             accepted=True,
-            counted=any(map(_may_create, job.asked)),
+            counted=any(map(may_create, job.asked)),
         )
         if read.view.deleted and (newer := await core.relocate(ref)) is not None:
             return newer
@@ -287,13 +248,17 @@ class Writes:
             written = core.extension.written(job.appends) if job.extended else ()
             validation = await validate(core, call, ref, [*(op.key for op in job.ops), *written])
             records = {k: decode_entry(e) for k, e in zip(job.keys, read.entries, strict=False)}
-            attempt = _Attempt(read, records, rules.policy, rules.config_version, fences, validation)
+            attempt = Attempt(read, records, rules.policy, rules.config_version, fences, validation)
             decisions, attempt = await self._settle_what(ref, job, attempt)
             await self._check_room(ref, job, attempt, decisions)
             _check_size(decisions)
         except Refusal as refusal:
+            if guess is not None:
+                return ref
             await refuse(core, ref, refusal, read.view.head)
         if not attempt.mutations:
+            if guess is not None:
+                return ref
             await core.store.settle(ref)
             now_ms, head = read.view.now_ms, read.view.head
             seen = [AppliedOp(0, seen_by_reader(records[op.key], now_ms, head)) for op in job.ops]
@@ -302,12 +267,16 @@ class Writes:
         result = await carry_out(core, ref, self._commit(job, attempt, decisions), read.view.head)
         if isinstance(result, Committed):
             revision = result.revision
+            if len(job.keys) == 1 and not job.extended:
+                self._guesses.keep(ref, read.view, attempt.mutations, revision)
             done = [applied(decision, revision) for decision in decisions]
             results = in_order(job.asked, done, attempt.additions, revision)
             read_set = _advanced(job, attempt, decisions, written, revision)
             return WriteReply(revision, results, revision, False, read_set, validation.stale)
         if isinstance(result, Replayed):
             return await self._replay(ref, job, result.remembered)
+        if guess is not None:
+            return ref
         self._note_meeting(ref, result)
         try:
             return await after_failure(core, ref, result, call)
@@ -319,7 +288,7 @@ class Writes:
             if failure.kind is FailureKind.KEY:
                 self._turns.met(ref.storage_id, failure.name)
 
-    async def _settle_what(self, ref: NamespaceRef, job: _Job, attempt: _Attempt) -> tuple[list[Decision], _Attempt]:
+    async def _settle_what(self, ref: NamespaceRef, job: Job, attempt: Attempt) -> tuple[list[Decision], Attempt]:
         """Decides what is written; returns what becomes of each key, and all mutations with the attempt."""
         read, policy = attempt.read, attempt.policy
         write: ExtendedWrite | None = None
@@ -343,7 +312,7 @@ class Writes:
             additions = await self._core.extension.extend(self._core.store, write, changes, len(made))
         return decisions, attempt._replace(mutations=(*made, *additions.mutations), additions=additions)
 
-    def _decide(self, job: _Job, attempt: _Attempt) -> list[Decision]:
+    def _decide(self, job: Job, attempt: Attempt) -> list[Decision]:
         failures: list[PartFailure] = []
         decisions: list[Decision] = []
         view = attempt.read.view
@@ -373,7 +342,7 @@ class Writes:
             raise Refusal(first.refusal.reason, message, TransactionInfo(tuple(failures)))
         return decisions
 
-    async def _check_room(self, ref: NamespaceRef, job: _Job, attempt: _Attempt, decisions: list[Decision]) -> None:
+    async def _check_room(self, ref: NamespaceRef, job: Job, attempt: Attempt, decisions: list[Decision]) -> None:
         fresh = sum(
             attempt.records[op.key] is None and not decision.noop
             for op, decision in zip(job.ops, decisions, strict=True)
@@ -387,7 +356,7 @@ class Writes:
         if held + fresh > attempt.policy.records_max:
             raise exhausted("namespace", held + fresh, attempt.policy.records_max, "too many records")
 
-    def _commit(self, job: _Job, attempt: _Attempt, decisions: list[Decision]) -> Commit:
+    def _commit(self, job: Job, attempt: Attempt, decisions: list[Decision]) -> Commit:
         view = attempt.read.view
         # A value that ends between this decision and the commit would have been decided on differently.
         ends_ms = [r.ends_ms(view.now_ms) for r in attempt.records.values() if r is not None]
@@ -412,22 +381,12 @@ class Writes:
             not_after_ms=None if not_after_ms == NEVER_MS else not_after_ms,
         )
 
-    async def _replay(self, ref: NamespaceRef, job: _Job, remembered: Remembered) -> WriteReply:
+    async def _replay(self, ref: NamespaceRef, job: Job, remembered: Remembered) -> WriteReply:
         await self._core.store.settle(ref)
         head = (await self._core.store.read(ref, ())).view.head
         # The read set is handed back as it was: what the first execution had checked is not remembered, and
         # a set that claims too little only makes its reader look again.
         return WriteReply(remembered.revision, decode_reply(remembered), head, True, _read_set_of(job.call))
-
-
-def _may_create(op: Operation) -> bool:
-    """Tells whether an operation may write a key that is not stored."""
-    return not (isinstance(op, PutOp) and op.put.precondition.expected_version)
-
-
-def _always_applies(op: Operation) -> bool:
-    """Tells whether no version of a record would have an operation refused."""
-    return isinstance(op, MergeOperation) or (isinstance(op, PutOp) and op.put.precondition.blind)
 
 
 def _read_set_of(call: Call) -> ReadSet | None:
@@ -450,7 +409,7 @@ def _on_what_was_seen(op: WriteOp, version: int, record: Record | None, now_ms: 
 
 
 def _advanced(
-    job: _Job, attempt: _Attempt, decisions: list[Decision], appended_keys: tuple[str, ...], revision: int
+    job: Job, attempt: Attempt, decisions: list[Decision], appended_keys: tuple[str, ...], revision: int
 ) -> ReadSet | None:
     read_set = _read_set_of(job.call)
     if read_set is None:

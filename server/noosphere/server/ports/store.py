@@ -23,6 +23,11 @@ from noosphere.consistency import Cut, Remembered, RequestRef
 # A word of the port that read sets need too; drivers take it from here.
 from noosphere.consistency import StampMode as StampMode
 
+# Words of the port, too.
+from .tallies import Dropped as Dropped
+from .tallies import Erased as Erased
+from .tallies import StoreTotals as StoreTotals
+
 STORAGE_ID_BYTES = 10
 FOLLOWED_MAX = 65_536
 """Most namespaces that a process follows at once (:meth:`WorkingStore.follow`)."""
@@ -313,39 +318,6 @@ class NamespaceStats(NamedTuple):
     own_count: int = 0
 
 
-class StoreTotals(NamedTuple):
-    """How much the store holds and has done since it was opened."""
-
-    namespace_count: int
-    loaded_count: int
-    record_count: int
-    record_bytes: int
-    commit_count: int
-    sync_count: int
-    journal_bytes: int
-
-
-class Dropped(NamedTuple):
-    """A dropped namespace: the head that its tombstone keeps, and how many records went."""
-
-    head: int
-    record_count: int
-
-
-class Erased(NamedTuple):
-    """What an erasure took away beside what was stored.
-
-    Attributes:
-        floor: the log's floor, which is the head at the erasure.
-        log_count: logged batches that went.
-        request_count: remembered calls whose fingerprint and reply went.
-    """
-
-    floor: int
-    log_count: int
-    request_count: int
-
-
 class HeadMoved(NamedTuple):
     """A namespace's synced head has moved, or the namespace was dropped."""
 
@@ -368,6 +340,11 @@ class WorkingStore(Protocol):
     @property
     def durability(self) -> str:
         """What synced means: ``fsync`` (survives power loss) or ``os`` (survives the process)."""
+        ...
+
+    @property
+    def remote(self) -> bool:
+        """Whether every call is a round trip, so that it pays to make fewer."""
         ...
 
     @property

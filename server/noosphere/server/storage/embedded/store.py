@@ -192,6 +192,11 @@ class EmbeddedStore:
         return self._durability
 
     @property
+    def remote(self) -> bool:
+        """False: what is read is in memory."""
+        return False
+
+    @property
     def epoch(self) -> int:
         """The epoch of this opening."""
         return self._epoch

@@ -144,6 +144,11 @@ class RedisStore:
         return self._durability
 
     @property
+    def remote(self) -> bool:
+        """True: every call is a round trip."""
+        return True
+
+    @property
     def epoch(self) -> int:
         """The present epoch."""
         return self._engine.epoch
