@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -123,6 +124,28 @@ def test_no_loss_is_unsignalled_and_the_fleet_is_whole_again_twice(folder: Path,
         assert check_whole(folder).primary == chaos["new_primary"]
         primaries.append((chaos["old_primary"], chaos["new_primary"]))
     assert primaries[0] == primaries[1][::-1], "they have changed places twice"
+
+
+def test_whoever_interrupts_it_gets_a_whole_fleet_back(folder: Path) -> None:
+    options = ("--chaos", "--lose", "500", "--fleet", str(folder / "fleet.json"))
+    running = subprocess.Popen(
+        [*CLI, "demo", *options], cwd=folder.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert running.stdout is not None
+        told = ""
+        while "will be lost" not in told:
+            line = running.stdout.readline()
+            assert line, told
+            told += line
+        running.send_signal(signal.SIGINT)
+        _, problem = running.communicate(timeout=SECONDS_MAX)
+    finally:
+        running.kill()
+        running.wait()
+    assert running.returncode == 130, problem
+    assert "interrupted" in problem
+    check_whole(folder)
 
 
 def test_too_few_writes_to_lose_are_a_failure(folder: Path) -> None:

@@ -97,6 +97,7 @@ def restless() -> Signals:
     [
         ({"wanted": 3}, 0, "the failover lost 2 acknowledged writes, at least 3 were wanted"),
         ({"old": held(OLD | 1), "new": held(OLD | 1, OLD | 2, NEW | 1)}, 2, "neither Redis holds"),
+        ({"new": NEW_HELD._replace(floor=1)}, 0, "the logs were trimmed before they could be compared"),
         ({"signals": silent("b")}, 1, "1 acknowledged writes were lost unsignalled, first 1.4 b renew"),
         ({"signals": unnamed()}, 0, "1 lost writes were not named by their client, first 1.3 a put"),
         ({"signals": too_far()}, 0, "1 acknowledged writes were said to be lost and are there (1.2)"),

@@ -98,6 +98,7 @@ class Losses:
         only_old: commits that the old primary held and the new one does not, whoever made them.
         signals: what the agents said.
         unsettled: agents that were there to the end and did not make good what they had lost.
+        trimmed: whether a log does not reach back to the beginning, so that what it lacks may have been there.
     """
 
     wanted: int
@@ -109,6 +110,7 @@ class Losses:
     only_old: int
     signals: Signals
     unsettled: tuple[str, ...]
+    trimmed: bool = False
 
     @property
     def unsignalled(self) -> int:
@@ -119,6 +121,8 @@ class Losses:
     def failures(self) -> list[str]:
         """Everything that does not hold, one sentence each."""
         found = []
+        if self.trimmed:
+            found.append("the logs were trimmed before they could be compared: take fewer sections")
         if len(self.lost) < self.wanted:
             found.append(f"the failover lost {len(self.lost)} acknowledged writes, at least {self.wanted} were wanted")
         for revision in self.nowhere[:1]:
@@ -202,4 +206,5 @@ def account(
         only_old=len(old.revisions - new.revisions),
         signals=signals,
         unsettled=tuple(agent for agent in agents if agent not in signals.settled),
+        trimmed=bool(old.floor or new.floor),
     )
