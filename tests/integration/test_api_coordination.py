@@ -198,6 +198,31 @@ async def test_who_takes_something_says_who_it_is(world: World) -> None:
 
 
 @LOCAL
+async def test_the_servers_own_locks_are_not_listed(world: World) -> None:
+    (a,) = await agents(world, "a")
+    locks = world.server.engine.memory.core.coordinator.locks  # type: ignore[attr-defined] # a local one's
+    for name in ("~a", "~b", "~c"):
+        assert await locks.acquire(name, "server", LEASE_MS) is not None
+    mine = [await a.took(name) for name in ("a", "锁", "x")]
+    assert await a.locks("", page_size=1) == sorted(mine, key=lambda lock: lock.name)
+
+
+@LOCAL
+async def test_more_calls_than_the_limit_do_not_wait(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("noosphere.server.coordination.locks.WAITING_MAX", 2)
+    a, b = await agents(world, "a", "b")
+    held = [await a.took(fresh("x")) for _ in range(3)]
+    waiting = [asyncio.create_task(b.acquire(lock.name, wait_ms=60_000)) for lock in held[:2]]
+    await world.elapse(1)
+    assert "the limit is 2" in await refused("LIMIT_EXCEEDED", b.acquire(held[2].name, wait_ms=60_000))
+    assert await b.acquire(held[2].name) is None, "who does not wait is answered"
+    for lock in held:
+        await a.release(lock)
+    assert [lock is not None for lock in await asyncio.gather(*waiting)] == [True, True]
+    assert await b.took(held[2].name, wait_ms=60_000)
+
+
+@LOCAL
 async def test_many_members_are_told_in_messages_of_a_bounded_size(world: World) -> None:
     (a,) = await agents(world, "a")
     group = fresh("g")

@@ -120,7 +120,7 @@ class CoordinationServiceServicer(object):
     """
 
     def AcquireLock(self, request, context):
-        """Takes a lock, in the order of those who wait for it; at most 1,000 wait at one server. An answer without a lock
+        """Takes a lock, in the order of those who wait for it; at most 1,000 wait at one server, and 5,000 for all locks. An answer without a lock
         means that it was not free in time. A retry under the same request id keeps its place, and is told the same token
         while the lock is held; a holder that asks under another id waits for itself. A caller that breaks off leaves the
         queue. One incarnation holds or awaits at most 1,000 locks.

@@ -49,7 +49,7 @@ class CoordinationServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> CoordinationServiceAsyncStub: ...
     AcquireLock: _grpc.UnaryUnaryMultiCallable[_coordination_service_pb2.AcquireLockRequest, _coordination_service_pb2.AcquireLockResponse]
-    """Takes a lock, in the order of those who wait for it; at most 1,000 wait at one server. An answer without a lock
+    """Takes a lock, in the order of those who wait for it; at most 1,000 wait at one server, and 5,000 for all locks. An answer without a lock
     means that it was not free in time. A retry under the same request id keeps its place, and is told the same token
     while the lock is held; a holder that asks under another id waits for itself. A caller that breaks off leaves the
     queue. One incarnation holds or awaits at most 1,000 locks.
@@ -100,7 +100,7 @@ class CoordinationServiceAsyncStub(CoordinationServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     AcquireLock: _aio.UnaryUnaryMultiCallable[_coordination_service_pb2.AcquireLockRequest, _coordination_service_pb2.AcquireLockResponse]  # type: ignore[assignment]
-    """Takes a lock, in the order of those who wait for it; at most 1,000 wait at one server. An answer without a lock
+    """Takes a lock, in the order of those who wait for it; at most 1,000 wait at one server, and 5,000 for all locks. An answer without a lock
     means that it was not free in time. A retry under the same request id keeps its place, and is told the same token
     while the lock is held; a holder that asks under another id waits for itself. A caller that breaks off leaves the
     queue. One incarnation holds or awaits at most 1,000 locks.
@@ -154,7 +154,7 @@ class CoordinationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _coordination_service_pb2.AcquireLockRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordination_service_pb2.AcquireLockResponse, _abc.Awaitable[_coordination_service_pb2.AcquireLockResponse]]:
-        """Takes a lock, in the order of those who wait for it; at most 1,000 wait at one server. An answer without a lock
+        """Takes a lock, in the order of those who wait for it; at most 1,000 wait at one server, and 5,000 for all locks. An answer without a lock
         means that it was not free in time. A retry under the same request id keeps its place, and is told the same token
         while the lock is held; a holder that asks under another id waits for itself. A caller that breaks off leaves the
         queue. One incarnation holds or awaits at most 1,000 locks.

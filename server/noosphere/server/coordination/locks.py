@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, NamedTuple, TypeVar
 
+from noosphere.consistency import exhausted
+
 from ..memory.core import Core, draining
 from ..memory.reads import check_page_size
 from ..memory.signals import HeadSignals
@@ -14,6 +16,8 @@ from ..ports.locks import Held
 from .callers import OWN_MARK, check_name, owner_of, require_incarnation
 
 NAME = "lock.name"
+WAITING_MAX = 5_000
+"""Calls that wait in one process, for whichever locks; each keeps its place alive."""
 
 T = TypeVar("T")
 
@@ -37,6 +41,7 @@ class LockService:
         self._core = core
         self._locks = core.coordinator.locks
         self._signals = signals
+        self._waiting = 0
 
     async def acquire(self, call: Call, name: str, *, lease_ms: int, wait_ms: int, data: bytes) -> Held | None:
         """Takes a lock, in the order of those who wait; None if it is not free in time.
@@ -49,7 +54,16 @@ class LockService:
         check_name(NAME, name)
         request = "" if call.request is None else call.request.uuid or str(call.request.sequence)
         taking = self._locks.acquire(name, owner_of(life), lease_ms, wait_ms, data, life=life, request=request)
-        return await (_unless_draining(taking, self._signals) if wait_ms else taking)
+        if not wait_ms:
+            return await taking
+        if self._waiting >= WAITING_MAX:
+            taking.close()
+            raise exhausted(NAME, self._waiting + 1, WAITING_MAX, "too many calls wait for locks at this server")
+        self._waiting += 1
+        try:
+            return await _unless_draining(taking, self._signals)
+        finally:
+            self._waiting -= 1
 
     async def renew(self, call: Call, name: str, token: int) -> None:
         """Begins a lease anew.
