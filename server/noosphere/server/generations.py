@@ -74,11 +74,6 @@ class Generations:
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._engine: Engine | None = None
 
-    @property
-    def engine(self) -> Engine | None:
-        """The present services; None while there are none."""
-        return self._engine
-
     async def open(self) -> Engine:
         """Opens the services and has calls answered by them.
 
@@ -106,7 +101,7 @@ class Generations:
                 await self._watch_over(self._engine.store)
                 log.warning("an epoch has begun; services are opened anew", epoch=self._ended.result())
                 await self._rpc.withdraw(_WHY)
-            await self.close()
+            await self._let_go()
             epoch = (await self._reopen()).store.epoch
             await self._rpc.set_ready(True)
             log.info("services are open again", epoch=epoch)
@@ -115,8 +110,12 @@ class Generations:
         """Closes the services. Calls must be refused before."""
         self._engine = None
         stack, self._stack = self._stack, contextlib.AsyncExitStack()
+        await stack.aclose()
+
+    async def _let_go(self) -> None:
+        """Closes services whose epoch has ended."""
         try:
-            await stack.aclose()
+            await self.close()
         except Exception as error:
             # Nothing of it is used any more, and a store without its Redis has little to close.
             log.error("services could not be closed in good order", exc_info=error)
