@@ -35,6 +35,7 @@ from .core import Core, draining
 from .expiry import key_check
 from .extension import ExtendedWrite
 from .internal import RESERVATIONS
+from .lookouts import Lookouts, Place
 from .signals import Following, HeadSignals
 from .tasks import LOOK_AGAIN_MS, check_lease
 from .types import Call
@@ -59,7 +60,7 @@ class Reservations:
     def __init__(self, core: Core, signals: HeadSignals, clock: Clock) -> None:
         self._core = core
         self._signals = signals
-        self._clock = clock
+        self._lookouts = Lookouts(clock)
 
     async def reserve(self, call: Call, namespace: str, key: str, *, lease_ms: int, wait_ms: int) -> Reservation:
         """Reserves a key, or extends the caller's own reservation; waits for another's to end.
@@ -79,6 +80,13 @@ class Reservations:
         meaning = b"" if call.request is None else fingerprint("reserve", namespace, key, lease_ms)
         deadline_ms = store.now_ms() + wait_ms
         ref = await core.locate(namespace)
+        with self._lookouts.place((namespace, key)) as place:
+            return await self._reserve(call, ref, key, meaning, lease_ms, deadline_ms, place)
+
+    async def _reserve(
+        self, call: Call, ref: NamespaceRef, key: str, meaning: bytes, lease_ms: int, deadline_ms: int, place: Place
+    ) -> Reservation:
+        core, store, namespace = self._core, self._core.store, ref.name
         lost_races = 0
         async with Following(store) as following:
             while lost_races < ATTEMPTS_MAX:
@@ -112,7 +120,7 @@ class Reservations:
                         # Moves before it was followed may not be told, so it looks once more.
                         continue
                     left_ms = min(left_ms, max(1, held.expires_at_ms - now_ms), LOOK_AGAIN_MS)
-                    await self._clock.wait(moved, left_ms / 1000)
+                    await place.wait(moved, left_ms / 1000)
                     continue
                 if read.entries[0] is None:
                     await self._check_room(ref, head)
