@@ -72,6 +72,7 @@ class Engine:
         self._lease = EpochLease(coordinator, clock, lambda: self.epoch, self._newer)
         self._epoch_ended = False
         self._fenced: Fenced | None = None
+        self._outdated: Fenced | None = None
         self._fencing: asyncio.Task[Fenced] | None = None
         self._looked_at = 0.0
         self._closed = False
@@ -112,7 +113,6 @@ class Engine:
         stale = 0
         loop = asyncio.get_running_loop()
         ends = loop.time() + CALL_SECONDS_MAX
-        outdated: Fenced | None = None
         for pause in PAUSES_SECONDS:
             if problem is not None:
                 if loop.time() + pause > ends:
@@ -120,7 +120,7 @@ class Engine:
                 await self._clock.sleep(pause)
                 self.check()
             try:
-                fenced, node = await self._reach(key, outdated)
+                fenced, node = await self._reach(key)
                 await self._lease.require()
                 self.check()
             except (WireLost, CommandError) as error:
@@ -140,7 +140,7 @@ class Engine:
             except CommandError as error:
                 problem = error
                 if error.kind in _ANOTHER_NODE:
-                    outdated = fenced
+                    self._outdated = fenced
                 elif error.kind in _ELSEWHERE:
                     node.wire.abort(f"answered {error.kind}")
                 elif error.kind not in _LATER:
@@ -152,7 +152,8 @@ class Engine:
                 stale += 1
                 if stale > STALE_MAX:
                     break
-                node.wire.abort("somebody is in a later epoch")
+                # Others may be waiting for replies over the same connection, and get them.
+                self._outdated = fenced
                 problem = WireLost("somebody is in a later epoch", sent=False)
                 continue
             # What a process says that others may have left is not told to anybody.
@@ -230,7 +231,9 @@ class Engine:
             WireLost, UnfitRedis, CommandError, Refusal: see :func:`~.fence.fence`.
         """
         self.check()
-        _, node = await self._reach(key, self._fenced if anew else None)
+        if anew:
+            self._outdated = self._fenced
+        _, node = await self._reach(key)
         return node.address
 
     def check(self) -> None:
@@ -256,10 +259,10 @@ class Engine:
         # Connections that came to nothing are closed in the loop's next turn.
         await asyncio.sleep(0)
 
-    async def _reach(self, key: bytes, outdated: Fenced | None = None) -> tuple[Fenced, Node]:
-        """Returns who has a key; looks anew if that is not known, or what is known is ``outdated``."""
+    async def _reach(self, key: bytes) -> tuple[Fenced, Node]:
+        """Returns who has a key; looks anew if that is not known, or what is known is outdated."""
         fenced = self._fenced
-        node = None if fenced is None or fenced is outdated else fenced.node_of(key)
+        node = None if fenced is None or fenced is self._outdated else fenced.node_of(key)
         if fenced is None or node is None:
             fenced = await asyncio.shield(self._look())
             node = fenced.node_of(key)
@@ -274,9 +277,7 @@ class Engine:
     def _newer(self, epoch: int) -> None:
         """Looks anew, because somebody has begun an epoch: whoever waits for tidings makes no calls that would."""
         log.warning("epoch %d has begun", epoch)
-        if self._fenced is not None:
-            for node in self._fenced.nodes:
-                node.wire.abort(f"epoch {epoch} has begun")
+        self._outdated = self._fenced
         self._look()
 
     def _look(self) -> asyncio.Task[Fenced]:
