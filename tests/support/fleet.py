@@ -135,7 +135,7 @@ class Fleet:
         if not lose:
             catch_up(old, new)
         old.kill()
-        new.ask("REPLICAOF", "NO", "ONE")
+        new.promote()
         self.primary, self.replica = new, None
 
     def cut_replica_off(self) -> None:

@@ -21,12 +21,11 @@ _LOOKS_MAX = 15_000
 
 
 class FleetLoad:
-    """Workers (see :mod:`tests.support.worker`), each a client of its own that may use every replica.
+    """Workers (see :mod:`tests.support.worker`), each a client of its own.
 
     Args:
         folder: where their journals go.
-        addresses: of the replicas.
-        workers: how many there are.
+        servers: for each worker, the addresses that it may use, separated by commas.
         seed: decides who of those that are told of a loss writes again what was lost.
 
     Attributes:
@@ -35,10 +34,10 @@ class FleetLoad:
         resubmitted: writes that were written again.
     """
 
-    def __init__(self, folder: Path, addresses: Sequence[str], workers: int, seed: int = 0) -> None:
+    def __init__(self, folder: Path, servers: Sequence[str], seed: int = 0) -> None:
         self._folder = folder
-        self._addresses = tuple(addresses)
-        self._names = [f"worker-{number}" for number in range(workers)]
+        self._servers = {f"worker-{number}": given for number, given in enumerate(servers)}
+        self._names = list(self._servers)
         self._chance = random.Random(seed)
         self._stopping = False
         self.steps: Counter[str] = Counter(dict.fromkeys(self._names, 0))
@@ -48,7 +47,7 @@ class FleetLoad:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Runs for the length of the block; everybody then ends what it has begun, and looks once more."""
-        async with recorded(",".join(self._addresses), "setup", self._journal("setup")) as client:
+        async with recorded(self._servers[self._names[-1]], "setup", self._journal("setup")) as client:
             await prepare(client)
         async with asyncio.TaskGroup() as group:
             for name in self._names:
@@ -94,9 +93,7 @@ class FleetLoad:
         return self._folder / f"{name}.jsonl"
 
     async def _work(self, name: str) -> None:
-        number = self._names.index(name) % len(self._addresses)
-        addresses = ",".join((*self._addresses[number:], *self._addresses[:number]))
-        async with recorded(addresses, name, self._journal(name)) as client:
+        async with recorded(self._servers[name], name, self._journal(name)) as client:
             worker = Worker(client, name)
             while not self._stopping:
                 # A claim may be lost while nobody answers: whoever takes the task over goes on with it.

@@ -91,6 +91,11 @@ class RedisProcess:
             self.process.kill()
             self.process.wait(EXIT_SECONDS_MAX)
 
+    def promote(self) -> None:
+        """Makes a replica a primary, also when it is started again."""
+        self._settings.pop("replicaof", None)
+        self.ask("REPLICAOF", "NO", "ONE")
+
     def pause(self) -> None:
         """Stops it where it stands."""
         os.kill(self.pid, signal.SIGSTOP)

@@ -36,7 +36,7 @@ class RedisPair:
 
     def promote(self) -> None:
         """Makes the replica a primary, whatever becomes of the other one."""
-        self.replica.ask("REPLICAOF", "NO", "ONE")
+        self.replica.promote()
 
     def fail_over(self) -> None:
         """Kills the primary and promotes the replica."""

@@ -65,7 +65,9 @@ class Agents:
         for _ in range(TRIES_MAX):
             present, leased = await self._look(agent_id)
             if present is not None and request and present.value == request:
-                await self._give_back(lease)
+                # Kept, if it was this very transaction that has arrived before.
+                if leased is None or leased.lease != lease:
+                    await self._give_back(lease)
                 return present.mod_revision
             try:
                 if present is not None and not takeover and (leased is not None or self._touched(agent_id, present)):

@@ -207,6 +207,9 @@ class EtcdLocks:
             kv = there[0]
             if kv.create_revision == earlier:
                 raise Refusal(Reason.CONTENTION, f"lock {wanted.name!r} is asked for again under the same id")
+            if kv.lease == lease:
+                # This very transaction has arrived before. Its lease is the one to keep.
+                return _Place(key, kv.create_revision)
             if kv.value != value:
                 raise reused(wanted.name)
             written = await self._client.write(

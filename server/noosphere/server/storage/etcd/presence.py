@@ -81,7 +81,9 @@ class EtcdPresence:
             await self._client.drop(lease)
             raise ended(life)
         for earlier in written.responses[0].response_range.kvs:
-            await self._client.drop(earlier.lease)
+            # Its own, if this very transaction has arrived before.
+            if earlier.lease != lease:
+                await self._client.drop(earlier.lease)
         return Member(group, name, written.revision, lease_ms, data)
 
     async def keep(self, group: str, name: str, number: int) -> None:
