@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import grpc
 import pytest
 from tests.support import threaded
 from tests.support.engine import LocalServer, local_server
+from tests.support.etcd import needs_etcd
+from tests.support.fleet import Fleet
 from tests.support.pipelined import pipelined
 from tests.support.process import ServerProcess
+from tests.support.redis import needs_redis
 from tests.support.threaded import Connect, sync_transport
-from tests.support.transport import SocketTransport
+from tests.support.transport import ScatteringTransport, SocketTransport
 from tests.support.worlds import LocalWorld, SocketWorld, World
 
 import noosphere.client
+from noosphere.server.transitions.noting import GATHER_MS
+
+NOT_IN_A_FLEET = {
+    "test_api_facts": "replicas have no facts yet",
+    "test_api_extraction": "replicas have no facts yet",
+    "test_api_sessions_ephemeral": "ephemeral sessions are refused on Redis",
+    "test_api_transitions": "many turns take long in real time; replicas in process show the same",
+}
+"""Beginnings of names of modules, and why none of their tests is run over a fleet."""
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +39,19 @@ def binary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     server.start()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def replicas_on_engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """Two real replicas on Redis and etcd for all tests, which use names of their own."""
+    with Fleet(tmp_path_factory.mktemp("fleet"), servers=2) as fleet:
+        yield fleet
+
+
+async def _let_gather(method: str) -> None:
+    """Gives replicas the moment for which they gather what they hear of a session, before it is counted."""
+    if method in {"EndTurn", "RunTransitions", "GetSessionHealth"}:
+        await asyncio.sleep(1.2 * GATHER_MS / 1000)
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +76,33 @@ def connect(request: pytest.FixtureRequest) -> Connect:
     return noosphere.client.connect if request.param == "async client" else threaded.connect
 
 
-@pytest.fixture(params=["in process", "two replicas", "over a socket", "through a pipeline", "through a sync client"])
+@pytest.fixture(
+    params=[
+        "in process",
+        "two replicas",
+        "over a socket",
+        "through a pipeline",
+        "through a sync client",
+        pytest.param("over a fleet", marks=[needs_redis, needs_etcd]),
+    ]
+)
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
     """A server to talk to: in process, there as two replicas, as the real binary, and that through one stream or from
     threads."""
     if request.param in {"in process", "two replicas"}:
         async with local_server(tmp_path, replicas=2 if request.param == "two replicas" else 1) as local:
             yield LocalWorld(local)
+        return
+    if request.param == "over a fleet":
+        module = request.module.__name__.rpartition(".")[2]
+        for beginning, reason in NOT_IN_A_FLEET.items():
+            if module.startswith(beginning):
+                pytest.skip(reason)
+        async with contextlib.AsyncExitStack() as stack:
+            servers: Sequence[ServerProcess] = request.getfixturevalue("replicas_on_engines").servers
+            channels = [await stack.enter_async_context(grpc.aio.insecure_channel(s.address)) for s in servers]
+            transports = [SocketTransport(channel) for channel in channels]
+            yield SocketWorld(servers[0], ScatteringTransport(transports, _let_gather), ("redis", "os"))
         return
     server: ServerProcess = request.getfixturevalue("binary")
     if request.param == "through a sync client":

@@ -9,7 +9,7 @@ import pytest
 from tests.support.api import SEEN_NOTHING, Agent, contents, put, span
 from tests.support.engine import LocalServer
 from tests.support.statuses import refusal
-from tests.support.worlds import SocketWorld, World
+from tests.support.worlds import World
 
 from noosphere.consistency import Reason
 from noosphere.v1 import admin_service_pb2 as admin
@@ -372,8 +372,7 @@ async def test_a_server_tells_what_it_is(world: World) -> None:
     info = await world.api.info()
     assert info.api_version == "noosphere.v1"
     assert info.version.count(".") == 2
-    assert info.engine == "embedded"
-    assert info.durability == ("fsync" if isinstance(world, SocketWorld) else "os")
+    assert (info.engine, info.durability) == world.kept
     epochs = await world.api.epochs()
     assert info.epoch == epochs[-1].epoch
     assert [epoch.epoch for epoch in epochs] == sorted(epoch.epoch for epoch in epochs)

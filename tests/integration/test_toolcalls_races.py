@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.api import span
-from tests.support.engine import LocalServer
-from tests.support.meddling import MeddlingStore, once
+from tests.support.engine import LocalServer, local_server
+from tests.support.meddling import meddle as put_between
+from tests.support.meddling import once
 from tests.support.sessions import SessionAgent, caller, refusal, session_name, space
 from tests.support.toolcalls import as_bytes, begin, finish, get, listed, start, upload
 from tests.support.worlds import LocalWorld
@@ -32,8 +34,7 @@ class Race:
 
     def before_commit(self, meddle: Callable[[], Awaitable[object]], skip: int = 0) -> None:
         """Does something before the next commit, after letting ``skip`` pass."""
-        core = self.local.engine.memory.core
-        core.store = MeddlingStore(core.store, once(meddle, skip=skip))
+        put_between(self.local, once(meddle, skip=skip))
 
     async def records(self) -> list[str]:
         """Returns the internal keys of results."""
@@ -46,13 +47,14 @@ class Race:
         await self.local.sweep()
 
 
-@pytest.fixture
-async def race(local: LocalServer) -> Race:
-    world = LocalWorld(local)
-    a, b = await caller(world), await caller(world, "b")
-    s = (await a.open(session_name(a))).id
-    await a.agent.put(space(s), "goals/main", "fly")
-    return Race(local, a, b, s)
+@pytest.fixture(params=[1, 2], ids=["one server", "two replicas"])
+async def race(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Race]:
+    async with local_server(tmp_path, replicas=request.param) as local:
+        world = LocalWorld(local)
+        a, b = await caller(world), await caller(world, "b")
+        s = (await a.open(session_name(a))).id
+        await a.agent.put(space(s), "goals/main", "fly")
+        yield Race(local, a, b, s)
 
 
 async def test_a_goal_that_changes_at_the_last_moment_is_noticed(race: Race) -> None:
@@ -170,7 +172,9 @@ async def test_results_beside_each_other_do_not_contend(race: Race) -> None:
             commits += 1
             return await store.commit(*args)
 
-    race.local.engine.memory.core.store = Counting()
+    counting = Counting()
+    for engine in race.local.engines:
+        engine.memory.core.store = counting
     await asyncio.gather(*(finish(race.a, ticket, append_message=True) for ticket in tickets))
     assert commits == 30
     assert len(await listed(race.a, race.s, status=pb.TOOL_CALL_STATUS_DONE)) == 30

@@ -120,7 +120,7 @@ class LocalServer:
             for _ in range(self._replicas)
         ]
 
-    async def _settle_all(self) -> None:
+    async def _settle_all(self, _: str) -> None:
         """Has every replica write what it gathers for a moment, as it does before anybody comes to another one."""
         for engine in self._engines:
             await engine.transitions.notes.settle()

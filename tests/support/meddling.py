@@ -43,9 +43,10 @@ class MeddlingStore:
 
 
 def meddle(local: LocalServer, how: Callable[[], Awaitable[object]], method: str = "commit") -> None:
-    """Puts a meddling store in the place of a server's own."""
-    core = local.engine.memory.core
-    core.store = MeddlingStore(core.store, how, method)
+    """Puts a meddling store in the place of a server's own, for all of its replicas."""
+    store = MeddlingStore(local.engine.memory.core.store, how, method)
+    for engine in local.engines:
+        engine.memory.core.store = store
 
 
 def once(do: Callable[[], Awaitable[object]], *, skip: int = 0) -> Callable[[], Awaitable[object]]:

@@ -171,23 +171,19 @@ class ScatteringTransport:
 
     Args:
         transports: to each of them.
-        between: awaited before a unary call that goes to another server than the one before.
+        between: given the method's name, awaited before each unary call, as time passes before anybody goes elsewhere.
     """
 
-    def __init__(self, transports: Sequence[Transport], between: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, transports: Sequence[Transport], between: Callable[[str], Awaitable[None]]) -> None:
         self._transports = transports
         self._between = between
         # The same choices in each run of a test.
         self._rng = random.Random(0)
-        self._last: Transport | None = None
 
     async def unary(self, service: str, method: str, request: Message, kind: type[Response]) -> Response:
         """Makes one call."""
-        chosen = self._any()
-        if chosen is not self._last:
-            self._last = chosen
-            await self._between()
-        return await chosen.unary(service, method, request, kind)
+        await self._between(method)
+        return await self._any().unary(service, method, request, kind)
 
     def stream(self, service: str, method: str, request: Message, kind: type[Response]) -> Stream[Response]:
         """Begins a server stream."""

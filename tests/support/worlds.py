@@ -11,7 +11,9 @@ from typing import Protocol, TypeVar
 import pytest
 from tests.support.api import Agent, Api
 from tests.support.engine import LocalServer
+from tests.support.etcd import needs_etcd
 from tests.support.process import ServerProcess
+from tests.support.redis import needs_redis
 from tests.support.transport import Transport
 
 _POLL_MS_MAX = 5_000
@@ -19,12 +21,27 @@ _MOMENT_MS = 1_000
 
 T = TypeVar("T")
 
-DIRECT = pytest.mark.parametrize("world", ["in process", "two replicas", "over a socket"], indirect=True)
+DIRECT = pytest.mark.parametrize(
+    "world",
+    [
+        "in process",
+        "two replicas",
+        "over a socket",
+        pytest.param("over a fleet", marks=[needs_redis, needs_etcd]),
+    ],
+    indirect=True,
+)
 """For services whose calls no stream of batches carries: the other two worlds would do the same as the socket."""
 
 
 class World(Protocol):
-    """A server and ways to let its time pass."""
+    """A server and ways to let its time pass.
+
+    Attributes:
+        kept: its engine, and what is safe there.
+    """
+
+    kept: tuple[str, str]
 
     @property
     def api(self) -> Api:
@@ -63,6 +80,8 @@ class _Names:
 class LocalWorld(_Names):
     """Handlers in this process; time passes when the test says so."""
 
+    kept = "embedded", "os"
+
     def __init__(self, server: LocalServer) -> None:
         super().__init__()
         self.server = server
@@ -89,10 +108,13 @@ class LocalWorld(_Names):
 
 
 class SocketWorld(_Names):
-    """A real server process behind a socket; time passes by itself."""
+    """A real server process behind a socket, or several; time passes by itself."""
 
-    def __init__(self, server: ServerProcess, transport: Transport) -> None:
+    def __init__(
+        self, server: ServerProcess, transport: Transport, kept: tuple[str, str] = ("embedded", "fsync")
+    ) -> None:
         super().__init__()
+        self.kept = kept
         self.server = server
         self._api = Api(transport)
 

@@ -17,6 +17,8 @@ from functools import partial
 import structlog
 from prometheus_client import CollectorRegistry
 
+from noosphere.consistency import Refusal
+
 from . import __version__
 from .addresses import split_address
 from .assembly import Engine, open_services
@@ -228,7 +230,10 @@ async def serve(
         )
         stack.push_async_callback(generations.close)
         # Nobody but the generations holds on to services: those of ended epochs would stay in memory.
-        epoch = (await generations.open()).store.epoch
+        try:
+            epoch = (await generations.open()).store.epoch
+        except Refusal as error:
+            raise StartupError(f"the services cannot be opened: {error}") from error
         await stack.enter_async_context(_exported(settings, registry))
         host, _, _ = settings.listen.rpartition(":")
         try:

@@ -30,8 +30,8 @@ log = structlog.get_logger(__name__)
 PROBE_SECONDS = 1.0
 """How often the store is asked whether it answers."""
 
-PROBE_SECONDS_MAX = 2.0
-"""How long an answer may take; without one the server is not ready."""
+PROBE_SECONDS_MAX = 5.0
+"""How long an answer may take, which on a busy machine is longer than anybody likes; without one it is not ready."""
 
 PAUSE_SECONDS = 0.1
 PAUSE_SECONDS_MAX = 2.0

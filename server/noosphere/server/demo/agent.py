@@ -237,7 +237,8 @@ async def run(orders: Orders, commands: asyncio.StreamReader) -> None:
     with HistoryWriter(Path(orders.journal)) as writer:
         async with connect(
             orders.server,
-            agent=orders.agent,
+            # Not the name alone: one that was killed keeps its name until its lease ends, also from the next demo.
+            agent=f"{orders.namespace.rpartition('/')[2]}/{orders.agent}",
             timeout=CALL_LIMIT_S,
             coalesce=False,
             interceptors=[Recorder(writer, orders.agent)],
