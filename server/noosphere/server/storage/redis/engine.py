@@ -121,7 +121,8 @@ class Engine:
                 self.check()
             try:
                 fenced, node = await self._reach(key)
-                await self._lease.require()
+                if not self._lease.held:
+                    await self._lease.require()
                 self.check()
             except (WireLost, CommandError) as error:
                 problem = error
@@ -157,7 +158,8 @@ class Engine:
                 problem = WireLost("somebody is in a later epoch", sent=False)
                 continue
             # What a process says that others may have left is not told to anybody.
-            await self._lease.require()
+            if not self._lease.held:
+                await self._lease.require()
             return fenced.epoch, reply
         log.warning("a call of Redis failed: %s", problem)
         raise unavailable() from problem

@@ -23,7 +23,8 @@ from .survey import Kept, Node, Survey, survey
 from .wire import Address, CommandError, Reply, WireLost
 
 META = b"noosphere:{catalogue}:meta"
-"""A hash: ``e`` the newest epoch that was used here, ``t`` store time at the last orderly end, ``owed`` erasures."""
+"""A hash: ``e`` the newest epoch that was used here, ``t`` store time at the last orderly end, ``named`` the epoch in
+which the names were last gone over, ``owed`` erasures whose end is open, ``erased`` whether there ever was one."""
 
 NAMES = b"noosphere:{catalogue}:names"
 """The names of all namespaces; on the same node."""
@@ -141,6 +142,11 @@ async def _settle_epoch(found: Survey, history: History, coordinator: Coordinato
     await asyncio.gather(*(_ask(node, "SCRIPT", "FLUSH") for node in found.nodes))
     if catalogue is not None:
         await _ask(catalogue, "HSET", META, "e", epoch)
+        if any(node.instance.identity.was_replica for node in strange) and await _ask(
+            catalogue, "HGET", META, "erased"
+        ):
+            # Replicas do not erase: what the old primary has rewritten, the files of the new one still tell.
+            await _ask(catalogue, "HINCRBY", META, "owed", 1)
     return epoch
 
 

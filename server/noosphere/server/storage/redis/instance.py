@@ -39,6 +39,11 @@ class Identity(NamedTuple):
         return f"run_id={self.run_id} followed={self.followed}"
 
     @property
+    def was_replica(self) -> bool:
+        """Whether it has followed another one before it was promoted."""
+        return bool(self.followed.partition(":")[0].strip("0"))
+
+    @property
     def digest(self) -> str:
         """80 bits that stand for it."""
         return hashlib.blake2b(f"{self.run_id} {self.followed}".encode(), digest_size=10).hexdigest()

@@ -38,6 +38,7 @@ class Rewriter:
 
     async def owe(self) -> None:
         """Notes that files hold what is to be erased, before anything is."""
+        await self._engine.ask(META, "HSET", META, "erased", 1)
         await self._engine.ask(META, "HINCRBY", META, "owed", 1)
 
     async def owed(self) -> bool:
@@ -76,7 +77,8 @@ class Rewriter:
     async def _rewrite(self, node: Node) -> None:
         if (await told(node.wire))["aof_enabled"] == "1":
             await self._background(node, "BGREWRITEAOF", "aof_rewrite_in_progress", "aof_last_bgrewrite_status")
-        if node.instance.saves:
+        # One that was a replica has a snapshot of its first synchronisation on disk, even if it makes none itself.
+        if node.instance.saves or node.instance.identity.was_replica:
             await self._background(node, "BGSAVE", "rdb_bgsave_in_progress", "rdb_last_bgsave_status")
         # It keeps the beginnings of slow commands.
         await node.wire.call("SLOWLOG", "RESET")
