@@ -12,12 +12,13 @@ from tests.contract.build import alive, change, commit, failures, get, head, put
 from tests.contract.lab import until
 from tests.support.redis import RedisError, needs_redis
 from tests.support.redis_cluster import ClusterNode, RedisCluster, await_that, started_cluster
+from tests.support.store_load import SPACE, Load
 
 from noosphere.consistency import LostRange, Reason, Refusal, find_lost
 from noosphere.server.ports.runtime import SystemClock
 from noosphere.server.ports.store import Committed, FailureKind, HeadMoved, NamespaceRef
 from noosphere.server.storage.embedded import EmbeddedCoordinator
-from noosphere.server.storage.redis import RedisStore, UnfitRedis, engine
+from noosphere.server.storage.redis import RedisStore, UnfitRedis, engine, wire
 from noosphere.server.storage.redis.fence import META
 from noosphere.server.storage.redis.packing import stem_of
 from noosphere.server.storage.redis.slots import SLOTS, slot_of
@@ -166,15 +167,48 @@ async def test_servers_that_meet_a_failover_of_a_node_begin_one_epoch(
         await asyncio.gather(*(made.close() for made in stores))
 
 
+async def test_a_node_that_fails_over_under_load_loses_what_is_told_and_heads_go_on(
+    cluster: RedisCluster, coordinator: EmbeddedCoordinator
+) -> None:
+    number = cluster.primaries.index(cluster.of(stem_of(SPACE)))
+    stores = await asyncio.gather(*(opened(coordinator, cluster) for _ in range(2)))
+    feed = stores[1].heads()
+    await asyncio.gather(*(stores[1].follow(ref) for ref in (SPACE, *REFS)))
+    load = Load(stores)
+    try:
+        async with load.running():
+            await load.more(100)
+            await asyncio.to_thread(cluster.cut_off, number)
+            await load.more(100)
+            await asyncio.to_thread(cluster.fail_over, number)
+            for place in range(2):
+                await load.more(50, store=place)
+        missing = await load.check(stores[0])
+        assert len(missing) >= 50, "the failover lost nothing, so nothing was tried"
+        assert len(await coordinator.epochs()) == 3
+        await heard(feed, {ref: await write(stores[0], put("told"), namespace=ref) for ref in (SPACE, *REFS)})
+    finally:
+        await asyncio.gather(*(made.close() for made in stores))
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped"])
 async def test_while_one_node_is_away_the_others_serve(
-    store: RedisStore, cluster: RedisCluster, coordinator: EmbeddedCoordinator, monkeypatch: pytest.MonkeyPatch
+    store: RedisStore,
+    cluster: RedisCluster,
+    coordinator: EmbeddedCoordinator,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
 ) -> None:
     monkeypatch.setattr(engine, "PAUSES_SECONDS", (0.0, 0.02, 0.02))
+    monkeypatch.setattr(wire, "REPLY_SECONDS_MAX", 0.3)
     there, elsewhere = parted(cluster, 1)
     for ref in REFS:
         await write(store, put("a"), namespace=ref)
-    cluster.primaries[1].kill()
-    for ref in there:
+    if how == "killed":
+        cluster.primaries[1].kill()
+    else:
+        cluster.primaries[1].pause()
+    for ref in there[:2]:
         with pytest.raises(Refusal) as refused:
             await head(store, ref)
         assert refused.value.reason is Reason.ENGINE_UNAVAILABLE
@@ -189,6 +223,11 @@ async def test_while_one_node_is_away_the_others_serve(
         assert late.epoch == store.epoch
     finally:
         await late.close()
+    if how == "stopped":
+        cluster.primaries[1].resume()
+        for ref in there:
+            assert await write(store, put("b"), namespace=ref)
+        assert len(await coordinator.epochs()) == 2
 
 
 async def test_slots_move_from_node_to_node_under_load_without_a_new_epoch(

@@ -203,7 +203,7 @@ class Engine:
         self.check()
         try:
             fenced = self._fenced
-            if fenced is None or not fenced.whole:
+            if fenced is None or fenced is self._outdated or not fenced.whole:
                 fenced = await asyncio.shield(self._look())
         except (WireLost, CommandError, UnfitRedis) as error:
             raise unavailable() from error
