@@ -15,7 +15,7 @@ from tests.support.process import NOOSPHERE, ServerProcess
 from tests.support.proxy import proxied
 from tests.support.redis import needs_redis
 
-from noosphere.client import Client, RetryPolicy, Unavailable, connect
+from noosphere.client import AckedWritesLost, Client, RetryPolicy, Unavailable, connect
 from noosphere.consistency import Reason
 
 pytestmark = [needs_redis, needs_etcd, pytest.mark.timeout(300)]
@@ -114,3 +114,26 @@ async def test_a_replica_that_is_parted_serves_nobody_until_it_is_back(apart: Ap
         record = await there.namespace(SPACE).get("n", int)
         assert record is not None
         assert record.value == 20
+
+
+async def test_a_replica_that_was_parted_while_redis_failed_over_tells_of_the_loss(apart: Apart) -> None:
+    async with (
+        connect(apart.here, agent="here", timeout=60) as here,
+        connect(apart.there, agent="there", timeout=60, retry=ONCE) as there,
+    ):
+        await there.namespace(SPACE).put("kept", 1)
+        apart.fleet.cut_replica_off()
+        await there.namespace(SPACE).put("lost", 1)
+        apart.etcd.cut()
+        apart.redis.cut()
+        apart.fleet.fail_over(lose=True)
+        await here.namespace(SPACE).put("after", 1)
+        await refused(there)
+        apart.redis.heal()
+        apart.etcd.heal()
+        await served(there)
+        with pytest.raises(AckedWritesLost) as caught:
+            await there.namespace(SPACE).get("kept", consistency="causal")
+        assert [write.key for write in caught.value.own_writes] == ["lost"]
+        found = await there.namespace(SPACE).get_many(["kept", "lost", "after"])
+        assert [record.exists for record in found] == [True, False, True]
