@@ -45,6 +45,7 @@ class LocalServer:
         clock: its clock.
         replicas: how many whole sets of services work on the one set of drivers, as replicas in processes of their own
             would; each call goes to any of them.
+        settles: whether replicas write what they have gathered before each call; otherwise when its time has come.
         settings: further settings; the sweeper rests unless ``sweep_seconds`` is given.
 
     Attributes:
@@ -53,7 +54,15 @@ class LocalServer:
         fatal: errors that would have ended the process.
     """
 
-    def __init__(self, folder: Path, clock: ManualClock | None = None, *, replicas: int = 1, **settings: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        clock: ManualClock | None = None,
+        *,
+        replicas: int = 1,
+        settles: bool = True,
+        **settings: Any,
+    ) -> None:
         self.clock = clock or ManualClock()
         self.fatal: list[BaseException] = []
         self._folder = folder
@@ -62,6 +71,7 @@ class LocalServer:
         self._settings = {"durability": "os", "sweep_seconds": REST_SECONDS, "embedder": "none", **settings}
         self._stack = contextlib.AsyncExitStack()
         self._replicas = replicas
+        self._settles = settles
         self._engines: list[Engine] = []
         self._apis: list[Api] = []
         self._api: Api | None = None
@@ -122,6 +132,8 @@ class LocalServer:
 
     async def _settle_all(self, _: str) -> None:
         """Has every replica write what it gathers for a moment, as it does before anybody comes to another one."""
+        if not self._settles:
+            return
         for engine in self._engines:
             await engine.transitions.notes.settle()
 
@@ -190,10 +202,10 @@ class LocalServer:
 
 @contextlib.asynccontextmanager
 async def local_server(
-    folder: Path, clock: ManualClock | None = None, *, replicas: int = 1, **settings: Any
+    folder: Path, clock: ManualClock | None = None, *, replicas: int = 1, settles: bool = True, **settings: Any
 ) -> AsyncIterator[LocalServer]:
     """Runs a server in this process, or several on the same drivers."""
-    server = LocalServer(folder, clock, replicas=replicas, **settings)
+    server = LocalServer(folder, clock, replicas=replicas, settles=settles, **settings)
     await server.start()
     try:
         yield server
