@@ -29,7 +29,7 @@ from tests.support.redis import needs_redis
 
 FAULTS = int(os.environ.get("NOOSPHERE_TEST_FAULTS", "6"))
 SEED = int(os.environ.get("NOOSPHERE_TEST_SEED", "1"))
-ALWAYS = ("Redis fails over with loss", "replica killed")
+ALWAYS = ("Redis fails over with loss", "Redis full", "replica killed")
 FAITHFUL, FICKLE = 2, 4
 STEPS_BETWEEN = 60
 STEPS_DURING = 30
@@ -65,6 +65,7 @@ class Campaign:
             "Redis killed and started": self._restart_redis,
             "Redis stands still": self._pause_redis,
             "scripts flushed": self._flush_scripts,
+            "Redis full": self._fill_redis,
             "etcd killed and started": self._restart_etcd,
             "etcd stands still": self._pause_etcd,
         }
@@ -111,6 +112,14 @@ class Campaign:
         for _ in range(5):
             await asyncio.to_thread(self._fleet.primary.ask, "SCRIPT", "FLUSH")
             await self._load.more(STEPS_DURING // 5)
+
+    async def _fill_redis(self) -> None:
+        redis = self._fleet.primary
+        # In the middle of what goes on, not at once.
+        used = int((await asyncio.to_thread(redis.info, "memory"))["used_memory"])
+        await asyncio.to_thread(redis.ask, "CONFIG", "SET", "maxmemory", used + 50_000)
+        await self._load.refused(STEPS_DURING)
+        await asyncio.to_thread(redis.ask, "CONFIG", "SET", "maxmemory", 0)
 
     async def _restart_etcd(self) -> None:
         await asyncio.to_thread(self._fleet.etcd.kill)

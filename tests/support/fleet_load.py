@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.support.api import Api
 from tests.support.worker import SPACE, Worker, prepare, recorded
 
-from noosphere.client import AckedWritesLost, ClaimLost, Client
+from noosphere.client import AckedWritesLost, ClaimLost, Client, LimitExceeded
 from noosphere.consistency import LostRange
 from noosphere.server.checking import Verdict, check_history, collect_history, new_header, read_history
 
@@ -32,6 +32,7 @@ class FleetLoad:
         steps: what each worker has done.
         losses: for each worker and namespace, which revisions it was told are lost.
         resubmitted: writes that were written again.
+        full: calls that were refused because the store was full.
     """
 
     def __init__(self, folder: Path, servers: Sequence[str], seed: int = 0) -> None:
@@ -43,6 +44,7 @@ class FleetLoad:
         self.steps: Counter[str] = Counter(dict.fromkeys(self._names, 0))
         self.losses: dict[tuple[str, str], list[LostRange]] = defaultdict(list)
         self.resubmitted = 0
+        self.full = 0
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -61,6 +63,11 @@ class FleetLoad:
         """Waits until all workers together have done so much more."""
         goal = self.steps.total() + count
         await self._until(lambda: self.steps.total() >= goal)
+
+    async def refused(self, count: int) -> None:
+        """Waits until so many more calls were refused because the store was full."""
+        goal = self.full + count
+        await self._until(lambda: self.full >= goal)
 
     async def everybody(self, count: int = 1) -> None:
         """Waits until each worker has done so much more: nobody was forgotten."""
@@ -109,6 +116,8 @@ class FleetLoad:
         """Waits for a call, and takes note of the loss if it was refused for one."""
         try:
             await doing
+        except LimitExceeded:
+            self.full += 1
         except AckedWritesLost as lost:
             for namespace, after, through in (
                 (lost.namespace, lost.lost_after, lost.lost_through),
@@ -116,7 +125,7 @@ class FleetLoad:
             ):
                 self.losses[name, namespace].append(LostRange(after, through))
             if lost.own_writes and self._chance.random() < 0.5:
-                with contextlib.suppress(AckedWritesLost):
+                with contextlib.suppress(AckedWritesLost, LimitExceeded):
                     results = await client.resubmit(lost)
                     self.resubmitted += sum(result.revision > 0 for result in results)
 
