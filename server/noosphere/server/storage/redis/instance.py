@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from .wire import Address, CommandError, Wire
 
 VERSION_MIN = (7, 0)
 """The first with flags in scripts: those that write are refused as a whole when memory is exhausted."""
+
+URLS_MAX = 128
+"""Most processes that are named: each of them is asked whenever a primary is looked for."""
 
 
 class UnfitRedis(Exception):
@@ -57,6 +61,28 @@ class Instance(NamedTuple):
     durability: str
     saves: bool
     in_cluster: bool
+
+
+def addresses_of(urls: Sequence[str]) -> tuple[Address, ...]:
+    """Returns where the processes of one working store are, each once.
+
+    Raises:
+        UnfitRedis: there is none, or too many, one has another form, or they name different databases.
+    """
+    if not 1 <= len(urls) <= URLS_MAX:
+        raise UnfitRedis(f"redis_urls: {len(urls)} urls; 1 to {URLS_MAX} are needed")
+    found: dict[Address, None] = {}
+    for number, url in enumerate(urls, 1):
+        try:
+            found[Address.parse(url)] = None
+        except ValueError as error:
+            # By its number, because it is a secret.
+            raise UnfitRedis(f"redis_urls: url {number} of {len(urls)} {error}") from None
+    databases = sorted({address.database for address in found})
+    if len(databases) > 1:
+        named = ", ".join(map(str, databases))
+        raise UnfitRedis(f"redis_urls: databases {named}; a primary and its replicas have the same one")
+    return tuple(found)
 
 
 async def look_at(wire: Wire, address: Address) -> Instance:

@@ -37,7 +37,7 @@ from ..heads import HeadFeeds
 from .catalogue import Catalogue
 from .engine import Engine, unavailable
 from .fence import META, heads_suffix
-from .instance import UnfitRedis, told
+from .instance import UnfitRedis, addresses_of, told
 from .packing import (
     View,
     after_entry,
@@ -107,12 +107,7 @@ class RedisStore:
         Raises:
             UnfitRedis: no primary answers, or it cannot be used; the text says why.
         """
-        addresses = []
-        for url in urls:
-            try:
-                addresses.append(Address.parse(url))
-            except ValueError as error:
-                raise UnfitRedis(f"redis url: {error}") from None
+        addresses = addresses_of(urls)
         engine = Engine(addresses, coordinator, clock, on_epoch)
         opened: RedisStore | None = None
         try:

@@ -7,6 +7,7 @@ past; whoever wants to go on has to look first (:mod:`.fence`).
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections import deque
 from collections.abc import Callable
@@ -27,6 +28,9 @@ Reply = Any
 
 
 _UNASKED = (b"smessage", b"sunsubscribe")
+
+_FORM = "redis://[user:password@]host[:port][/database]"
+_DATABASE = re.compile(r"/?|/(\d{1,9})", re.ASCII)
 
 
 class WireLost(Exception):
@@ -60,16 +64,23 @@ class Address(NamedTuple):
         """Reads ``redis://[user:password@]host[:port][/database]``, or ``rediss://`` for TLS.
 
         Raises:
-            ValueError: it is not of this form.
+            ValueError: it is not of this form. The text repeats nothing of the url, which may be a password.
         """
-        parts = urlsplit(url)
-        database = parts.path.strip("/") or "0"
-        if parts.scheme not in ("redis", "rediss") or not parts.hostname or not database.isdecimal():
-            raise ValueError("is not of the form redis://[user:password@]host[:port][/database]")
+        try:
+            parts = urlsplit(url)
+            # Reading the port checks it. A password with a slash ends in what would be the port.
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host = port = None
+        database = _DATABASE.fullmatch(parts.path) if host else None
+        if not host or database is None or port == 0 or parts.scheme not in ("redis", "rediss"):
+            raise ValueError(f"is not of the form {_FORM}")
+        if not url.isprintable() or " " in url or "?" in url or "#" in url:
+            raise ValueError(f"has more in it than {_FORM}; blanks, ? and # in a password are written with %")
         return cls(
-            parts.hostname,
-            parts.port or 6379,
-            int(database),
+            host,
+            port or 6379,
+            int(database[1] or 0),
             unquote(parts.username or ""),
             unquote(parts.password or ""),
             parts.scheme == "rediss",
