@@ -69,6 +69,27 @@ def test_up_twice_and_down_twice(folder: Path) -> None:
     assert ask(after.redis[0].address, "GET", "here") == b"still", "what was written outlives the processes"
 
 
+def test_what_was_interrupted_leaves_nothing_that_nobody_knows(folder: Path) -> None:
+    # Its log is there as soon as it is, long before it answers.
+    words = [sys.executable, "-m", "noosphere.server.fleet", "up", "--folder", str(folder)]
+    log = folder / "redis-1" / "redis-1.log"
+    running = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        while not log.exists():
+            assert running.poll() is None
+        running.send_signal(signal.SIGINT)
+        _, problem = running.communicate(timeout=120)
+    finally:
+        running.kill()
+        running.wait()
+    assert running.returncode == 130, problem
+    assert problem.splitlines()[-1].startswith("fleet: interrupted")
+    known = read_fleet(folder / "fleet.json").redis[0]
+    assert known.alive, "it is down's to stop"
+    after = bring_up(folder, print)
+    assert after.redis[0] == known, "no second one was started on its files"
+
+
 def test_what_died_alone_comes_back_alone(folder: Path) -> None:
     before = bring_up(folder, print)
     assert before.etcd is not None

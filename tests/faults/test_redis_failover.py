@@ -436,6 +436,43 @@ async def test_a_coordinator_that_knows_less_than_redis_is_not_used(
         await other.close()
 
 
+async def test_a_redis_of_other_servers_is_left_alone_whatever_epochs_are_known(
+    store: RedisStore, primary: RedisProcess, tmp_path: Path
+) -> None:
+    revision = await write(store, put("a"), namespace=A)
+    folder = tmp_path / "another"
+    folder.mkdir()
+    other = await EmbeddedCoordinator.open(folder, clock=SystemClock())
+    try:
+        await other.begin_epoch("another fleet", "has had many", 20_000)
+        with pytest.raises(UnfitRedis, match="is the working store of other servers"):
+            await opened(other, primary)
+        assert len(await other.epochs()) == 1
+    finally:
+        await other.close()
+    assert await write(store, put("a"), namespace=A) == revision + 1, "whose it is goes on in its epoch"
+
+
+async def test_of_fleets_that_come_to_a_new_redis_at_once_one_has_it(primary: RedisProcess, tmp_path: Path) -> None:
+    others: list[EmbeddedCoordinator] = []
+    stores: list[RedisStore | BaseException] = []
+    try:
+        for number in range(4):
+            folder = tmp_path / f"fleet-{number}"
+            folder.mkdir()
+            others.append(await EmbeddedCoordinator.open(folder, clock=SystemClock()))
+        stores += await asyncio.gather(*(opened(other, primary) for other in others), return_exceptions=True)
+        served = [store for store in stores if isinstance(store, RedisStore)]
+        assert len(served) == 1
+        await write(served[0], put("a"), namespace=A)
+        refused = [store for store in stores if isinstance(store, UnfitRedis)]
+        assert len(refused) == 3
+        assert all("do not belong together" in str(problem) for problem in refused)
+    finally:
+        await asyncio.gather(*(store.close() for store in stores if isinstance(store, RedisStore)))
+        await asyncio.gather(*(other.close() for other in others))
+
+
 async def test_calls_made_at_once_share_round_trips(store: RedisStore) -> None:
     await write(store, put("a"), namespace=A)
     connection = store._engine.present(b"x")

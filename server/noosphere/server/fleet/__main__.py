@@ -12,6 +12,8 @@ from pathlib import Path
 from .manage import SERVER_COUNT, bring_down, bring_up, bring_up_servers, roll_servers
 from .processes import FleetError
 
+EXIT_INTERRUPTED = 130
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command; returns the exit code."""
@@ -38,6 +40,9 @@ def main(arguments: list[str] | None = None) -> int:
     except FleetError as error:
         _tell(f"fleet: error: {error}")
         return 1
+    except KeyboardInterrupt:
+        _tell(f"fleet: interrupted; `{options.command}` may be given again, or `down`")
+        return EXIT_INTERRUPTED
     print(f"export NOOSPHERE_REDIS_URLS={fleet.redis_urls}")
     print(f"export NOOSPHERE_ETCD_ENDPOINTS={fleet.etcd_endpoints}")
     return 0

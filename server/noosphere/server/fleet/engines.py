@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .processes import POLL_SECONDS, FleetError, Identity, end, free_address, is_alive, spawn, split, tail
+from .processes import POLL_SECONDS, FleetError, Identity, end, free_address, is_alive, spawn, split, tail, undisturbed
 
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 30.0
@@ -76,13 +76,22 @@ def etcd_command(address: str, peer: str, folder: Path) -> list[str]:
     return [program("etcd"), *(f"--{name}={value}" for name, value in options.items())]
 
 
-def start_redis(address: str, folder: Path, log: Path, *, primary: str = "", **settings: str) -> Identity:
+def start_redis(
+    address: str,
+    folder: Path,
+    log: Path,
+    started: Callable[[Identity], None],
+    *,
+    primary: str = "",
+    **settings: str,
+) -> None:
     """Starts a Redis; returns once it answers and has loaded its files.
 
     Args:
         address: where it listens.
         folder: where its files are.
         log: the file for its output.
+        started: is told of the process at once: whoever is interrupted while it loads must not lose sight of it.
         primary: the address of the one that it replicates; empty if it is none of anybody's.
         settings: further settings, as in its configuration file.
 
@@ -93,7 +102,9 @@ def start_redis(address: str, folder: Path, log: Path, *, primary: str = "", **s
     options = {**REDIS_SETTINGS, **settings}
     if primary:
         options["replicaof"] = " ".join(map(str, split(primary)))
-    process = spawn(redis_command(address, folder, options), log)
+    with undisturbed():
+        process = spawn(redis_command(address, folder, options), log)
+        started(process)
 
     def answers() -> bool:
         try:
@@ -102,19 +113,19 @@ def start_redis(address: str, folder: Path, log: Path, *, primary: str = "", **s
             return False
 
     _await(answers, process, f"Redis at {address}", log)
-    return process
 
 
-def start_etcd(address: str, peer: str, folder: Path, log: Path) -> Identity:
-    """Starts an etcd; returns once it has elected itself.
+def start_etcd(address: str, peer: str, folder: Path, log: Path, started: Callable[[Identity], None]) -> None:
+    """Starts an etcd; returns once it has elected itself. ``started`` is told of the process at once.
 
     Raises:
         FleetError: it is not installed, or not ready in time.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    process = spawn(etcd_command(address, peer, folder), log)
+    with undisturbed():
+        process = spawn(etcd_command(address, peer, folder), log)
+        started(process)
     _await(lambda: is_healthy(address), process, f"etcd at {address}", log)
-    return process
 
 
 def is_healthy(address: str) -> bool:
@@ -205,8 +216,10 @@ def copy_of_redis(folder: Path) -> Iterator[str]:
         copy = Path(scratch) / "files"
         shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*.log"))
         address = free_address()
-        process = start_redis(address, copy, Path(scratch) / "log")
+        started: list[Identity] = []
         try:
+            start_redis(address, copy, Path(scratch) / "log", started.append)
             yield address
         finally:
-            end(process, STOP_SECONDS_MAX)
+            for process in started:
+                end(process, STOP_SECONDS_MAX)

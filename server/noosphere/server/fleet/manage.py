@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -24,7 +25,19 @@ from .engines import (
     start_etcd,
     start_redis,
 )
-from .processes import POLL_SECONDS, FleetError, end, free_address, is_alive, spawn, split, tail, usable
+from .processes import (
+    POLL_SECONDS,
+    FleetError,
+    Identity,
+    end,
+    free_address,
+    is_alive,
+    spawn,
+    split,
+    tail,
+    undisturbed,
+    usable,
+)
 from .state import FILE, Fleet, Member, changing, locked, read_fleet
 
 REDIS_COUNT = 2
@@ -162,10 +175,13 @@ def _start_redis(fleet: Fleet, folder: Path, tell: Tell) -> None:
             tell(f"{member.name} runs at {member.address} (pid {member.pid}, {role})")
             continue
         home = Path(member.folder)
-        member.process = start_redis(
-            member.address, home, _log(member), primary="" if member is primary else primary.address
+        start_redis(
+            member.address,
+            home,
+            _log(member),
+            partial(_record, folder, member, primary=primary.name),
+            primary="" if member is primary else primary.address,
         )
-        _record(folder, member, primary=primary.name)
         tell(f"started {member.name} at {member.address} (pid {member.pid}, {role})")
 
 
@@ -202,8 +218,7 @@ def _start_etcd(fleet: Fleet, folder: Path, tell: Tell) -> None:
         return
     if member.alive:
         raise FleetError(f"etcd (pid {member.pid}) does not answer at {member.address} (make down, then up again)")
-    member.process = start_etcd(member.address, member.peer, Path(member.folder), _log(member))
-    _record(folder, member)
+    start_etcd(member.address, member.peer, Path(member.folder), _log(member), partial(_record, folder, member))
     tell(f"started etcd at {member.address} (pid {member.pid})")
 
 
@@ -212,7 +227,8 @@ def _log(member: Member) -> Path:
     return member.log
 
 
-def _record(folder: Path, started: Member, primary: str = "") -> None:
+def _record(folder: Path, started: Member, process: Identity, primary: str = "") -> None:
+    started.process = process
     with changing(folder) as fleet:
         for member in fleet.members:
             if member.name == started.name:
@@ -221,7 +237,7 @@ def _record(folder: Path, started: Member, primary: str = "") -> None:
 
 
 def _start_supervisor(folder: Path, count: int) -> None:
-    with changing(folder) as fleet:
+    with undisturbed(), changing(folder) as fleet:
         kept = {member.name: member.address for member in fleet.servers if usable(member.address)}
         fleet.servers = [
             Member(name, kept.get(name) or free_address(), str((folder / name).absolute()))

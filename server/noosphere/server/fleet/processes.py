@@ -35,6 +35,16 @@ class Identity(msgspec.Struct, frozen=True):
     started: str
 
 
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Puts off signals that would end this process: between the start of another one and the note of it, say."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def spawn(command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> Identity:
     """Starts a program in a session of its own: Ctrl-C and the end of its starter do not reach it.
 
@@ -58,6 +68,7 @@ def spawn(command: Sequence[str], log: Path, environment: Mapping[str, str] | No
         setsid=True,
         # As a shell would start it, whatever its starter ignores.
         setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
+        setsigmask=[],
     )
     found = identify(pid)
     if found is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -23,8 +24,9 @@ from .survey import Kept, Node, Survey, survey
 from .wire import Address, CommandError, Reply, WireLost
 
 META = b"noosphere:{catalogue}:meta"
-"""A hash: ``e`` the newest epoch that was used here, ``t`` store time at the last orderly end, ``named`` the epoch in
-which the names were last gone over, ``owed`` erasures whose end is open, ``erased`` whether there ever was one."""
+"""A hash: ``e`` the newest epoch that was used here, ``of`` whose Redis this is, ``t`` store time at the last orderly
+end, ``named`` the epoch in which the names were last gone over, ``owed`` erasures whose end is open, ``erased`` whether
+there ever was one."""
 
 NAMES = b"noosphere:{catalogue}:names"
 """The names of all namespaces; on the same node."""
@@ -90,7 +92,9 @@ async def fence(addresses: Sequence[Address], coordinator: Coordinator, kept: Ke
             scripts = scripts_of(epoch, heads_suffix(addresses[0]))
             await _load(found, epoch, scripts)
             # Another process may have begun a later epoch meanwhile; from here on its flush would be noticed.
-            if (await coordinator.epochs())[-1].epoch == epoch:
+            history = History(await coordinator.epochs())
+            if history.epoch == epoch:
+                await _claim(found, history)
                 return Fenced(epoch, scripts, found.nodes, found.slots)
     except BaseException:
         _let_go(found, kept)
@@ -109,10 +113,12 @@ def _let_go(found: Survey | None, kept: Kept) -> None:
 async def _settle_epoch(found: Survey, history: History, coordinator: Coordinator) -> int:
     """Returns the epoch of what was found, a new one if the newest is that of others; 0 if somebody else was faster."""
     known = history.epoch
-    catalogue = found.nodes[0] if found.slots is None else found.slots[slot_of(META)]
+    catalogue = _catalogue_of(found)
     reached = names = 0
     if catalogue is not None:
-        reached = int(await catalogue.wire.call("HGET", META, "e") or 0)
+        told, fleet = await catalogue.wire.call("HMGET", META, "e", "of")
+        reached = int(told or 0)
+        _check_fleet(fleet, history)
     if known < reached:
         raise UnfitRedis(
             f"the coordinator knows epochs up to {known}, this Redis has reached {reached}: they do not belong together"
@@ -128,9 +134,12 @@ async def _settle_epoch(found: Survey, history: History, coordinator: Coordinato
         cause = "unclean: Redis was restarted, or another one was promoted"
     else:
         cause = "unclean: a node of the Redis cluster is gone"
-    members = Members(frozenset(node.digest for node in found.nodes), found.cluster_epoch)
+    recovered = Members(frozenset(node.digest for node in found.nodes), found.cluster_epoch).told(names)
+    if not known:
+        # The first record names the fleet: others may begin theirs on the same Redis in the same millisecond.
+        recovered += f", for {secrets.token_hex(8)}"
     try:
-        epoch = await coordinator.begin_epoch(cause, members.told(names), known + 1, known)
+        epoch = await coordinator.begin_epoch(cause, recovered, known + 1, known)
     except Refusal as refusal:
         if refusal.reason is not Reason.CONTENTION:
             raise
@@ -148,6 +157,26 @@ async def _settle_epoch(found: Survey, history: History, coordinator: Coordinato
             # Replicas do not erase: what the old primary has rewritten, the files of the new one still tell.
             await _ask(catalogue, "HINCRBY", META, "owed", 1)
     return epoch
+
+
+async def _claim(found: Survey, history: History) -> None:
+    """Notes whose working store this is, if nobody has; of two fleets that come to a new Redis at once, one has it."""
+    if (catalogue := _catalogue_of(found)) is not None:
+        await _ask(catalogue, "HSETNX", META, "of", history.fleet)
+        _check_fleet(await _ask(catalogue, "HGET", META, "of"), history)
+
+
+def _check_fleet(fleet: bytes | None, history: History) -> None:
+    if fleet is not None and history.fleet and fleet.decode() != history.fleet:
+        # It would be two fleets, each with its own locks and incarnations, on the same records.
+        raise UnfitRedis(
+            "this Redis is the working store of other servers, which have another coordinator (another etcd, etcd_root "
+            "or data folder): they do not belong together"
+        )
+
+
+def _catalogue_of(found: Survey) -> Node | None:
+    return found.nodes[0] if found.slots is None else found.slots[slot_of(META)]
 
 
 async def _load(found: Survey, epoch: int, scripts: LoadedScripts) -> None:

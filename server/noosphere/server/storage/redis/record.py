@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -29,10 +30,13 @@ class History:
     Attributes:
         epoch: the newest, 0 if there is none.
         newest: its members, None if its record tells of something else.
+        fleet: stands for whoever shares these records, "" if there is none: the first one stays for ever, and no other
+            coordinator has the same.
     """
 
     def __init__(self, records: Sequence[EpochRecord]) -> None:
         self.epoch = records[-1].epoch if records else 0
+        self.fleet = hashlib.blake2b(repr(tuple(records[0])).encode(), digest_size=10).hexdigest() if records else ""
         members = [_members_in(record.recovered) for record in records]
         self.newest = members[-1] if members else None
         self._ever = frozenset[str]().union(*(known.digests for known in members if known is not None))
