@@ -53,7 +53,7 @@ test: setup ## Run the everyday tests (PYTEST_ARGS="-k name")
 campaigns: setup ## Run the other tests: real engines (Redis, etcd), many kills, the benchmarks in short
 	$(BIN)/pytest -n 2 -m "engine or campaign" $(PYTEST_ARGS)
 
-faults: setup ## Faults at random over a whole fleet, some 10 minutes (FAULTS=100 SEED=1)
+faults: setup ## Faults at random over a whole fleet, for some minutes (FAULTS=100 SEED=1)
 	NOOSPHERE_TEST_FAULTS=$(FAULTS) NOOSPHERE_TEST_SEED=$(SEED) $(BIN)/pytest -n0 -s tests/faults/test_fleet_campaign.py $(PYTEST_ARGS)
 
 check: setup ## Everything that needs no running: style, types, layers, contract, generated files

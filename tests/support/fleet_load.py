@@ -101,7 +101,7 @@ class FleetLoad:
 
     async def _work(self, name: str) -> None:
         async with recorded(self._servers[name], name, self._journal(name)) as client:
-            worker = Worker(client, name)
+            worker = Worker(client, name, steps_per_tally=400)
             while not self._stopping:
                 # A claim may be lost while nobody answers: whoever takes the task over goes on with it.
                 with contextlib.suppress(ClaimLost):

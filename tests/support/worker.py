@@ -46,9 +46,17 @@ class Persistent(RetryPolicy):
 
 
 class Worker:
-    """What one process does, over and over."""
+    """What one process does, over and over.
 
-    def __init__(self, client: Client, name: str) -> None:
+    Args:
+        client: with which it does it.
+        name: its own, from which it draws its chances.
+        steps_per_tally: after so many steps it counts in another tally, as a checker compares each with all that was
+            counted in it; 0: in one for ever.
+    """
+
+    def __init__(self, client: Client, name: str, steps_per_tally: int = 0) -> None:
+        self._steps_per_tally = steps_per_tally
         self._space: Namespace = client.namespace(SPACE)
         self._private: Namespace = client.private
         self._name = name
@@ -70,8 +78,12 @@ class Worker:
         weights = [weight for weight, _ in steps]
         await self._chance.choices([step for _, step in steps], weights)[0]()
 
+    @property
+    def _tally(self) -> str:
+        return f"{COUNTER}/{self._number // self._steps_per_tally}" if self._steps_per_tally else COUNTER
+
     async def _count(self) -> None:
-        await self._space.key(COUNTER).increment(1)
+        await self._space.key(self._tally).increment(1)
 
     async def _append(self) -> None:
         document = self._space.key(DOCUMENT, list[str])
@@ -89,7 +101,7 @@ class Worker:
         await self._private.put(f"note/{self._number % 5}", self._number)
 
     async def _look(self) -> None:
-        await self._space.get_many([COUNTER, DOCUMENT, *PAIR])
+        await self._space.get_many([self._tally, DOCUMENT, *PAIR])
 
     async def _work(self) -> None:
         async with self._space.board(BOARD).claim(lease=60) as claim:
