@@ -148,6 +148,8 @@ async def test_without_etcd_work_goes_on_until_the_epochs_lease_ends_and_locks_d
         with pytest.raises(Unavailable, match="ENGINE_UNAVAILABLE"):
             async with a.lock("deploy"):
                 pass
+        with pytest.raises(grpc.RpcError, match="etcd does not answer"):
+            await asyncio.to_thread(servers_of, address)
         await until_health(address, NOT_SERVING)
         with pytest.raises(Unavailable, match="ENGINE_UNAVAILABLE"):
             await space.get("kept")

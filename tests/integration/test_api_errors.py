@@ -260,6 +260,7 @@ SCENARIOS: dict[tuple[str, Reason], Scenario] = {
     ),
     ("ListPolicies", Reason.INVALID_PAGE_TOKEN): lambda s: s.api.list_policies(page_token="ab"),
     ("ListEpochs", Reason.INVALID_PAGE_TOKEN): lambda s: s.api.list_epochs(page_token="ab"),
+    ("ListServers", Reason.INVALID_PAGE_TOKEN): lambda s: s.api.list_servers(page_token="ab"),
     ("SetPolicy", Reason.LIMIT_EXCEEDED): _too_many_patterns,
     ("DeleteNamespace", Reason.NAMESPACE_DELETED): _delete_twice,
     ("GetNamespace", Reason.NAMESPACE_NOT_FOUND): lambda s: s.api.get_namespace("shared/none"),
@@ -270,6 +271,8 @@ SCENARIOS: dict[tuple[str, Reason], Scenario] = {
 ELSEWHERE = {
     # It needs a network whose buffers are full: tests/faults/test_watchers.py.
     ("Watch", Reason.SLOW_CONSUMER),
+    # It needs etcd: tests/faults/test_replicas.py.
+    ("ListServers", Reason.ENGINE_UNAVAILABLE),
 }
 
 

@@ -164,6 +164,10 @@ class Api:
         request = admin.ListEpochsRequest(page_size=page_size, page_token=page_token)
         return await self.transport.unary(ADMIN, "ListEpochs", request, admin.ListEpochsResponse)
 
+    async def list_servers(self, page_token: str = "") -> admin.ListServersResponse:
+        request = admin.ListServersRequest(page_token=page_token)
+        return await self.transport.unary(ADMIN, "ListServers", request, admin.ListServersResponse)
+
     async def epochs(self, page_size: int = 0) -> list[admin.EpochInfo]:
         """Returns every epoch."""
         found: list[admin.EpochInfo] = []

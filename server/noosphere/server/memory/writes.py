@@ -284,6 +284,9 @@ class Writes:
             await refuse(core, ref, refusal, read.view.head)
 
     def _note_meeting(self, ref: NamespaceRef, failed: Failed) -> None:
+        if not self._core.store.remote:
+            # A read there sees what is under way, so callers do not undo each other's attempts for ever.
+            return
         for failure in failed.failures:
             if failure.kind is FailureKind.KEY:
                 self._turns.met(ref.storage_id, failure.name)
