@@ -23,13 +23,14 @@ from tests.support.worlds import LocalWorld, SocketWorld, World
 import noosphere.client
 from noosphere.server.transitions.noting import GATHER_MS
 
+NO_FACTS = "replicas have no facts yet"
+NOT_AT_REPLICAS = {"test_api_facts": NO_FACTS, "test_api_extraction": NO_FACTS}
 NOT_IN_A_FLEET = {
-    "test_api_facts": "replicas have no facts yet",
-    "test_api_extraction": "replicas have no facts yet",
+    **NOT_AT_REPLICAS,
     "test_api_sessions_ephemeral": "ephemeral sessions are refused on Redis",
     "test_api_transitions": "many turns take long in real time; replicas in process show the same",
 }
-"""Beginnings of names of modules, and why none of their tests is run over a fleet."""
+"""Beginnings of names of modules, and why none of their tests is run there."""
 
 
 @pytest.fixture(scope="session")
@@ -46,6 +47,13 @@ def replicas_on_engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fl
     """Two real replicas on Redis and etcd for all tests, which use names of their own."""
     with Fleet(tmp_path_factory.mktemp("fleet"), servers=2) as fleet:
         yield fleet
+
+
+def _skip_some(request: pytest.FixtureRequest, reasons: dict[str, str]) -> None:
+    module = request.module.__name__.rpartition(".")[2]
+    for beginning, reason in reasons.items():
+        if module.startswith(beginning):
+            pytest.skip(reason)
 
 
 async def _let_gather(method: str) -> None:
@@ -89,15 +97,14 @@ def connect(request: pytest.FixtureRequest) -> Connect:
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
     """A server to talk to: in process, there as two replicas, as the real binary, and that through one stream or from
     threads."""
+    if request.param == "two replicas":
+        _skip_some(request, NOT_AT_REPLICAS)
     if request.param in {"in process", "two replicas"}:
         async with local_server(tmp_path, replicas=2 if request.param == "two replicas" else 1) as local:
             yield LocalWorld(local)
         return
     if request.param == "over a fleet":
-        module = request.module.__name__.rpartition(".")[2]
-        for beginning, reason in NOT_IN_A_FLEET.items():
-            if module.startswith(beginning):
-                pytest.skip(reason)
+        _skip_some(request, NOT_IN_A_FLEET)
         async with contextlib.AsyncExitStack() as stack:
             servers: Sequence[ServerProcess] = request.getfixturevalue("replicas_on_engines").servers
             channels = [await stack.enter_async_context(grpc.aio.insecure_channel(s.address)) for s in servers]

@@ -104,8 +104,7 @@ async def test_extractions_at_once_find_everything_once(world: World) -> None:
     facts, talk, user = await begin(world)
     for at in range(5):
         await talk.hears(f"Please remember that my locker number {at} is L{at}.")
-    asked = (facts.extract(session_id=talk.id, owner=user) for _ in range(4))
-    jobs = await world.meanwhile(asyncio.gather(*asked))
+    jobs = await asyncio.gather(*(facts.extract(session_id=talk.id, owner=user) for _ in range(4)))
     assert sorted(len(job.candidate_ids) for job in jobs) == [0, 0, 0, 5]
 
 

@@ -46,13 +46,8 @@ async def test_what_a_user_said_becomes_a_fact_with_its_evidence(world: World) -
 async def test_identical_candidates_at_once_are_one_fact_with_all_their_evidence(world: World) -> None:
     facts, talk, user = await agents(world)
     heard = [await talk.hears(f"Metric units please, number {at}.") for at in range(8)]
-    decisions = await world.meanwhile(
-        asyncio.gather(
-            *(
-                facts.decided("Prefers metric units.", owner=user, channel=pb.CHANNEL_USER, evidence=[one])
-                for one in heard
-            )
-        )
+    decisions = await asyncio.gather(
+        *(facts.decided("Prefers metric units.", owner=user, channel=pb.CHANNEL_USER, evidence=[one]) for one in heard)
     )
     assert len({decision.fact_id for decision in decisions}) == 1
     statuses = sorted(decision.status for decision in decisions)

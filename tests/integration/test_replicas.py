@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,6 +13,7 @@ import pytest
 from tests.support.api import Agent
 from tests.support.contexts import ContextAgent
 from tests.support.engine import LocalServer, local_server
+from tests.support.interleaving import interleave
 from tests.support.meddling import meddle, once
 from tests.support.sessions import SessionAgent, refusal, space
 
@@ -19,6 +21,8 @@ from noosphere.consistency import Reason, Refusal
 from noosphere.server.context.shown import ContextsShown
 from noosphere.server.sessions.draft import Draft, Look
 from noosphere.server.sessions.scribe import BACKGROUND, Intent, Need
+from noosphere.server.sessions.summary_bounds import on_request
+from noosphere.server.sessions.summary_worker import SummaryWorker
 from noosphere.server.transitions.noting import GATHER_MS
 from noosphere.v1 import context_service_pb2 as contexts
 
@@ -143,3 +147,25 @@ async def test_two_that_ask_at_once_what_contexts_showed_both_hear_of_all(replic
         gate.set()
         first, second = await asyncio.gather(*asked)
     assert len(first) == len(second) == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_replicas_that_cover_the_same_messages_at_once_make_one_summary_of_them(
+    replicas: LocalServer, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    # Nothing is covered on the way.
+    monkeypatch.setattr(SummaryWorker, "nudge", lambda *_, **__: None)
+    here, _ = await both(replicas)
+    for turn in range(40):
+        await here.begin_turn(S)
+        await here.say(S, f"In step {turn} I saw number {turn * 37} on the board.")
+        await here.end_turn(S)
+    interleave(replicas, random.Random(seed))
+    made = await asyncio.gather(*(engine.sessions.summaries.cover(S, on_request) for engine in replicas.engines))
+    assert any(made)
+    summaries = await replicas.engine.sessions.summaries.recent(S)
+    ends = [summary.data.last for summary in summaries]
+    assert len(set(ends)) == len(ends)
+    assert [summary.data.messages for summary in summaries] == sorted(
+        {summary.data.messages for summary in summaries}, reverse=True
+    )

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import uuid
-from collections.abc import Awaitable
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import pytest
 from tests.support.api import Agent, Api
@@ -17,9 +16,6 @@ from tests.support.redis import needs_redis
 from tests.support.transport import Transport
 
 _POLL_MS_MAX = 5_000
-_MOMENT_MS = 1_000
-
-T = TypeVar("T")
 
 DIRECT = pytest.mark.parametrize(
     "world",
@@ -60,10 +56,6 @@ class World(Protocol):
         """Opens an agent whose name no other test uses."""
         ...
 
-    async def meanwhile(self, calls: Awaitable[T]) -> T:
-        """Returns what calls return that may have to wait for a moment of store time, because others do their work."""
-        ...
-
 
 class _Names:
     def __init__(self) -> None:
@@ -94,13 +86,6 @@ class LocalWorld(_Names):
     async def elapse(self, by_ms: int) -> None:
         """Moves the clock."""
         await self.server.elapse(by_ms)
-
-    async def meanwhile(self, calls: Awaitable[T]) -> T:
-        """Moves the clock as long as it takes, if there are others."""
-        calling = asyncio.ensure_future(calls)
-        while len(self.server.engines) > 1 and not calling.done():
-            await self.server.elapse(_MOMENT_MS)
-        return await calling
 
     async def agent(self, name: str = "a") -> Agent:
         """Opens an agent."""
@@ -133,10 +118,6 @@ class SocketWorld(_Names):
     async def agent(self, name: str = "a") -> Agent:
         """Opens an agent."""
         return await self.api.agent(self.agent_id(name))
-
-    async def meanwhile(self, calls: Awaitable[T]) -> T:
-        """Waits."""
-        return await calls
 
     async def _now_ms(self) -> int:
         return (await self.api.info()).store_time.ToMilliseconds()

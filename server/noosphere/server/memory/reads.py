@@ -73,20 +73,24 @@ class Reads:
     async def _read(self, call: Call, namespace: str, keys: tuple[str, ...]) -> ReadReply:
         self._core.admit_reader(call, namespace)
         ref = await self._core.locate(namespace)
-        result: ReadResult = await self._core.store.read(ref, keys)
+        # A key that is asked for many times is read once: the answer's size is known before it is built.
+        apart = tuple(dict.fromkeys(keys))
+        result: ReadResult = await self._core.store.read(ref, apart)
         if result.view.deleted:
             newer = await self._core.relocate(ref)
             if newer is None:
                 raise located(deleted(namespace), namespace, result.view.head)
-            result = await self._core.store.read(newer, keys)
+            result = await self._core.store.read(newer, apart)
         head, now_ms = result.view.head, result.view.now_ms
         check_tokens(call, namespace, result.view)
-        size = sum(len(entry.data) for entry in result.entries if entry is not None)
+        by_key = dict(zip(apart, result.entries, strict=True))
+        entries = [by_key[key] for key in keys]
+        size = sum(len(entry.data) for entry in entries if entry is not None)
         if size > BATCH_BYTES_MAX:
             too_much = exhausted("keys", size, BATCH_BYTES_MAX, "too many bytes for one answer, ask for fewer keys")
             raise located(too_much, namespace, head)
         views = tuple(
-            RecordView(key, decode_entry(entry), now_ms, head) for key, entry in zip(keys, result.entries, strict=True)
+            RecordView(key, decode_entry(entry), now_ms, head) for key, entry in zip(keys, entries, strict=True)
         )
         if (extension := self._core.extension).concerns(namespace):
             extension.accessed(call, namespace, keys)
