@@ -18,7 +18,7 @@ from noosphere.consistency import LostRange, Reason, Refusal, find_lost
 from noosphere.server.ports.runtime import SystemClock
 from noosphere.server.ports.store import Committed, FailureKind, HeadMoved, NamespaceRef
 from noosphere.server.storage.embedded import EmbeddedCoordinator
-from noosphere.server.storage.redis import RedisStore, UnfitRedis, engine, wire
+from noosphere.server.storage.redis import RedisStore, UnfitRedis, engine, lease, wire
 from noosphere.server.storage.redis.fence import META
 from noosphere.server.storage.redis.packing import stem_of
 from noosphere.server.storage.redis.slots import SLOTS, slot_of
@@ -338,6 +338,45 @@ async def test_slots_that_a_known_node_was_given_without_what_was_in_them_are_lo
     view = (await store.read(other, ())).view
     assert (view.head, find_lost(kept, view.cuts)) == (kept, None)
     assert len(await coordinator.epochs()) == 3
+
+
+async def test_a_primary_that_the_cluster_has_left_behind_is_not_believed(
+    cluster: RedisCluster, coordinator: EmbeddedCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows nobody any more, serves its slots as before, and says that all is well."""
+    # So that it is asked when the test says so, however slow the machine is.
+    monkeypatch.setattr(lease, "TTL_SECONDS", 3_600.0)
+    (ref, *_), (other, *_) = parted(cluster, 0)
+    stores = [await opened(coordinator, cluster)]
+    try:
+        first = await write(stores[0], put("a"), namespace=ref)
+        old, replica = cluster.primaries[0], cluster.replicas[0]
+        cluster.cut_off(0)
+        id = old.id
+        rest = [node for node in cluster.nodes if node not in (old, replica)]
+        for node in (*rest, replica):
+            old.ask("CLUSTER", "FORGET", node.id)
+        replica.ask("CLUSTER", "FAILOVER", "TAKEOVER")
+        for node in (*rest, replica):
+            node.ask("CLUSTER", "FORGET", id)
+        stores.append(await RedisStore.open([old.url, rest[0].url], coordinator, clock=SystemClock()))
+        newer = await write(stores[1], put("a"), namespace=ref)
+        assert newer == stores[1].epoch << 40 | 1
+        assert old.state()["cluster_state"] == "ok"
+        with pytest.raises(UnfitRedis, match="was left behind by the cluster"):
+            await RedisStore.open([old.url], coordinator, clock=SystemClock())
+        # Who has used it goes on until the coordinator tells of the epoch; what that has written is lost, and told.
+        lost = await write(stores[0], put("a", b"lost"), namespace=ref)
+        assert lost == first + 1
+        await stores[0].scripts._lease._confirm()
+        view = (await stores[0].read(ref, ())).view
+        assert (view.head, view.epoch) == (newer, stores[1].epoch)
+        assert find_lost(lost, view.cuts) is not None
+        assert await write(stores[0], put("a"), namespace=other)
+        assert len(await coordinator.epochs()) == 3
+    finally:
+        for made in stores:
+            await made.close()
 
 
 async def test_names_that_were_lost_with_their_node_are_found_again(

@@ -120,6 +120,9 @@ async def _settle_epoch(found: Survey, history: History, coordinator: Coordinato
         reached = int(told or 0)
         _check_fleet(fleet, history)
     if known < reached:
+        if History(await coordinator.epochs()).epoch >= reached:
+            # Somebody else has begun it since it was asked for.
+            return 0
         raise UnfitRedis(
             f"the coordinator knows epochs up to {known}, this Redis has reached {reached}: they do not belong together"
         )

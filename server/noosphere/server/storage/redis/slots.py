@@ -5,9 +5,12 @@ from __future__ import annotations
 import binascii
 from typing import NamedTuple
 
-from .wire import Address, Reply, Wire
+from .wire import Address, Reply, Wire, WireLost
 
 SLOTS = 16_384
+
+TRIES_MAX = 8
+"""How often a cluster may change while it is being looked at."""
 
 
 class Shard(NamedTuple):
@@ -18,11 +21,16 @@ class Shard(NamedTuple):
 
 
 class ClusterView(NamedTuple):
-    """The cluster as one of its nodes sees it. Each failover and each move of slots raises ``epoch``, Redis's own."""
+    """The cluster as one of its nodes sees it. Failovers and moves of slots raise ``epoch``, unless by force."""
 
     healthy: bool
     epoch: int
     shards: tuple[Shard, ...]
+
+    @property
+    def covered(self) -> int:
+        """How many slots are served."""
+        return sum(last - first + 1 for shard in self.shards for first, last in shard.ranges)
 
 
 def slot_of(key: bytes) -> int:
@@ -43,14 +51,20 @@ async def view_from(wire: Wire, address: Address) -> ClusterView:
     Raises:
         WireLost, CommandError: it does not answer.
     """
+    healthy, epoch = await _state(wire)
+    for _ in range(TRIES_MAX):
+        shards = [_shard(_named(shard), address) for shard in await wire.call("CLUSTER", "SHARDS")]
+        before, (healthy, epoch) = epoch, await _state(wire)
+        # Otherwise what has changed in between might be taken for older than it is.
+        if epoch == before:
+            return ClusterView(healthy, epoch, tuple(shard for shard in shards if shard is not None))
+    raise WireLost("the cluster changes too fast", sent=False)
+
+
+async def _state(wire: Wire) -> tuple[bool, int]:
     text = (await wire.call("CLUSTER", "INFO")).decode()
     info = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-    shards = (_shard(_named(shard), address) for shard in await wire.call("CLUSTER", "SHARDS"))
-    return ClusterView(
-        info["cluster_state"] == "ok",
-        int(info["cluster_current_epoch"]),
-        tuple(shard for shard in shards if shard is not None),
-    )
+    return info["cluster_state"] == "ok", int(info["cluster_current_epoch"])
 
 
 def _shard(shard: dict[bytes, Reply], asked: Address) -> Shard | None:

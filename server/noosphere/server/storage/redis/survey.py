@@ -78,6 +78,10 @@ async def survey(addresses: Sequence[Address], kept: Kept, history: History) -> 
     made: list[Node] = []
     try:
         found = await _Look(kept, made).around(addresses, history)
+        if found.slots is not None and (found.gone or not all(history.has(node.digest) for node in found.nodes)):
+            # Before an epoch begins for it, everybody is heard: the first to answer may be one that was left behind.
+            again = _Look({**kept, **{node.address: node for node in found.nodes}}, made)
+            found = await again.around(addresses, history, patient=True)
     except BaseException:
         _drop(made, kept.values())
         raise
@@ -125,9 +129,11 @@ class _Look:
         self._made = made
         self._problems: list[str] = []
 
-    async def around(self, addresses: Sequence[Address], history: History) -> Survey:
+    async def around(self, addresses: Sequence[Address], history: History, *, patient: bool = False) -> Survey:
         asked = dict.fromkeys((*addresses, *list(self._kept)[:ASKED_MAX]))
-        found = await self._reach_all(asked, lambda node: _is_of(node, history), lambda node: node.instance.in_cluster)
+        found = await self._reach_all(
+            asked, lambda node: _is_of(node, history), lambda node: node.instance.in_cluster and not patient
+        )
         members = [node for node in found if node.instance.in_cluster]
         if members:
             return await self._cluster(members, history)
@@ -216,14 +222,13 @@ class _Look:
                 self._problems.append(f"{node.address}: {view}")
             elif isinstance(view, BaseException):
                 raise view
-            elif view.epoch < history.cluster_epoch and history.knows(node.digest):
-                # A cluster that was made anew would be one of other processes.
+            elif _is_left_behind(node, view, history):
                 self._problems.append(f"{node.address}: was left behind by the cluster")
             else:
                 views.append(view)
         if not views:
             raise WireLost(f"no node of the cluster answers ({'; '.join(self._problems)})", sent=False)
-        return max(views, key=lambda view: (view.healthy, view.epoch))
+        return max(views, key=lambda view: (view.healthy, view.epoch, view.covered))
 
     async def _is_one_gone(self, view: ClusterView, nodes: Sequence[Node], missing: int, history: History) -> bool:
         if history.newest is None:
@@ -240,3 +245,14 @@ class _Look:
 def _is_of(node: Node, history: History) -> bool:
     """Returns whether it is the primary of the newest epoch, so that no other one need be asked."""
     return node.instance.is_primary and not node.instance.in_cluster and history.has(node.digest)
+
+
+def _is_left_behind(node: Node, view: ClusterView, history: History) -> bool:
+    """Returns whether a node of an earlier epoch has not heard what has become of the cluster since.
+
+    A cluster that was made anew would be one of other processes.
+    """
+    if view.epoch == history.cluster_epoch:
+        # It need not be higher after a takeover by force.
+        return history.replaced(node.digest) and view.covered < SLOTS
+    return view.epoch < history.cluster_epoch and history.knows(node.digest)
