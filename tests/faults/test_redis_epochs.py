@@ -280,3 +280,22 @@ async def test_a_first_replica_that_comes_begins_no_epoch(
     finally:
         await first.close()
         late.kill()
+
+
+async def test_an_epoch_that_a_newer_version_has_begun_is_not_answered_with_another_one(
+    primary: RedisProcess, coordinator: EmbeddedCoordinator
+) -> None:
+    clock = SystemClock()
+    store = await RedisStore.open([primary.url], coordinator, clock=clock)
+    await write(store, put("k"), namespace=A)
+    await coordinator.begin_epoch("unclean", "redis/2 who=somebody: 1 namespaces", 0)
+    before = await coordinator.epochs()
+    # One that serves goes on until it has to look who is there, and then does no more.
+    primary.kill()
+    primary.start()
+    with pytest.raises(Refusal, match="Redis does not answer"):
+        await write(store, put("k2"), namespace=A)
+    await store.close()
+    with pytest.raises(UnfitRedis, match=r"recorded in format 2 by a newer version, this one knows 1: upgrade"):
+        await RedisStore.open([primary.url], coordinator, clock=clock)
+    assert await coordinator.epochs() == before

@@ -17,7 +17,7 @@ from noosphere.consistency import Reason, Refusal
 
 from ...ports.coordinator import Coordinator
 from .instance import UnfitRedis
-from .record import History, Members
+from .record import FORMAT, History, Members
 from .scripts import LoadedScripts, scripts_of
 from .slots import slot_of
 from .survey import Kept, Node, Survey, survey
@@ -84,6 +84,11 @@ async def fence(addresses: Sequence[Address], coordinator: Coordinator, kept: Ke
     try:
         for _ in range(TRIES_MAX):
             history = History(await coordinator.epochs())
+            if history.later:
+                raise UnfitRedis(
+                    f"epoch {history.epoch} was recorded in format {history.later} by a newer version, this one knows "
+                    f"{FORMAT}: upgrade this server"
+                )
             found = await survey(addresses, used, history)
             used = {node.address: node for node in found.nodes}
             epoch = await _settle_epoch(found, history, coordinator)

@@ -9,7 +9,13 @@ from typing import NamedTuple
 
 from ...ports.coordinator import EpochRecord
 
-_TOLD = re.compile(r"\bredis(?: cluster at=(\d+))? nodes=([0-9a-f,]+)")
+FORMAT = 1
+"""Of the records. Whoever takes other things for a process's identity, or writes them otherwise, raises it: a version
+that cannot read what another one has written would take every process for a strange one, and each would begin epochs
+against the other without end."""
+
+_FORMAT = re.compile(r"\bredis/(\d+)\b")
+_TOLD = re.compile(r"\bredis/(\d+)(?: cluster at=(\d+))? nodes=([0-9a-f,]+)")
 
 
 class Members(NamedTuple):
@@ -21,7 +27,7 @@ class Members(NamedTuple):
     def told(self, names: int) -> str:
         """Returns what the record is to say; ``names`` is how many namespaces are known."""
         cluster = f" cluster at={self.cluster_epoch}" if self.cluster_epoch else ""
-        return f"redis{cluster} nodes={','.join(sorted(self.digests))}: {names} namespaces"
+        return f"redis/{FORMAT}{cluster} nodes={','.join(sorted(self.digests))}: {names} namespaces"
 
 
 class History:
@@ -30,6 +36,7 @@ class History:
     Attributes:
         epoch: the newest, 0 if there is none.
         newest: its members, None if its record tells of something else.
+        later: the format of the newest, if this version does not know it; 0 otherwise.
         fleet: stands for whoever shares these records, "" if there is none: the first one stays for ever, and no other
             coordinator has the same.
     """
@@ -37,6 +44,8 @@ class History:
     def __init__(self, records: Sequence[EpochRecord]) -> None:
         self.epoch = records[-1].epoch if records else 0
         self.fleet = hashlib.blake2b(repr(tuple(records[0])).encode(), digest_size=10).hexdigest() if records else ""
+        found = _FORMAT.search(records[-1].recovered) if records else None
+        self.later = int(found[1]) if found is not None and int(found[1]) > FORMAT else 0
         members = [_members_in(record.recovered) for record in records]
         self.newest = members[-1] if members else None
         self._ever = frozenset[str]().union(*(known.digests for known in members if known is not None))
@@ -61,4 +70,6 @@ class History:
 
 def _members_in(text: str) -> Members | None:
     found = _TOLD.search(text)
-    return Members(frozenset(found[2].split(",")), int(found[1] or 0)) if found is not None else None
+    if found is None or int(found[1]) != FORMAT:
+        return None
+    return Members(frozenset(found[3].split(",")), int(found[2] or 0))
