@@ -58,6 +58,7 @@ def test_the_page_runs_as_printed(clone: Path) -> None:
     addresses = re.findall(r"export NOOSPHERE_SERVER=(\S+)", cluster)[0].split(",")
     assert len(addresses) == 3
     assert all(cluster.count(address) >= 3 for address in addresses), "exported, echoed, and listed by the servers"
+    assert re.findall(r"^(127\.0\.0\.1:\d+) ", cluster, re.MULTILINE) == sorted(addresses), "listed by address"
     assert together == "5\n"
     assert re.search(r"lost updates +0\b", demo)
     assert re.search(r"lost updates +0\b", chaos)

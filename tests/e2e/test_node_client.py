@@ -93,12 +93,15 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PROTOS_FOLDER": str(ROOT / "protos")}
 
 
-async def test_the_example_does_what_it_says_and_others_see_it(folder: Path, server: ServerProcess) -> None:
+@pytest.mark.parametrize("before", ["", "127.0.0.1:1,"], ids=["one address", "a dead one first"])
+async def test_the_example_does_what_it_says_and_others_see_it(
+    folder: Path, server: ServerProcess, before: str
+) -> None:
     space = f"shared/node-{uuid.uuid4().hex}"
     process = await asyncio.create_subprocess_exec(
         "node",
         "example.mjs",
-        server.address,
+        before + server.address,
         space,
         cwd=folder,
         env=environment(),

@@ -48,6 +48,9 @@ export class NoosphereError extends Error {
 export const encoded = (value) => ({ data: Buffer.from(JSON.stringify(value)), encoding: "ENCODING_JSON" });
 export const decoded = (record) => record.values.map((live) => JSON.parse(live.value.data));
 
+/** gRPC's name of `host:port,host:port` with IPv4 addresses; any other address as it is. */
+const target = (address) => (/^\d+(\.\d+){3}:\d+(,\d+(\.\d+){3}:\d+)+$/.test(address) ? `ipv4:${address}` : address);
+
 /** One incarnation of an agent. */
 export class Agent {
   #stub;
@@ -57,7 +60,7 @@ export class Agent {
 
   static async open(address, agentId, { takeover = false } = {}) {
     const agent = new Agent();
-    agent.#stub = new MemoryService(address, grpc.credentials.createInsecure(), OPTIONS);
+    agent.#stub = new MemoryService(target(address), grpc.credentials.createInsecure(), OPTIONS);
     const { actor, lease } = await agent.#send("OpenAgent", { agent_id: agentId, takeover, request_id: randomUUID() });
     agent.#actor = actor;
     // Any call renews the lease; this one is for times without calls.

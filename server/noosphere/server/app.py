@@ -248,8 +248,7 @@ async def serve(
         servers.serves_on(address)
         if leadership is not None:
             await stack.enter_async_context(_among_others(lasting.coordinator, servers, leadership, clock, fatal))
-        kept = settings.etcd_endpoints if is_replica(settings) else str(settings.data)
-        log.info("serving", address=address, kept_in=kept, epoch=epoch)
+        log.info("serving", address=address, kept_in=_kept_in(settings), epoch=epoch)
         if ready is not None:
             ready(address)
         await stop.wait()
@@ -257,6 +256,12 @@ async def serve(
         # After a storage failure no call can finish any more.
         await server.stop(0 if fatal.error is not None else settings.drain_seconds)
     return EXIT_OK if fatal.error is None else EXIT_FAILED
+
+
+def _kept_in(settings: Settings) -> str:
+    """Returns where everything is, in words: urls of Redis are secrets."""
+    coordinated = f"etcd at {settings.etcd_endpoints}" if is_replica(settings) else str(settings.data)
+    return f"Redis and {coordinated}" if settings.redis_urls.get_secret_value() else coordinated
 
 
 @contextlib.asynccontextmanager

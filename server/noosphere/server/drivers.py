@@ -214,7 +214,9 @@ async def _on_etcd(settings: Settings, clock: Clock) -> EtcdCoordinator:
             endpoints, clock=clock, root=settings.etcd_root, agent_lease_ms=AGENT_LEASE_MS
         )
     except (Refusal, UnfitEtcd) as error:
-        raise StartupError(f"etcd at {', '.join(endpoints)} cannot be used: {error}") from error
+        # A call's unknown outcome matters to nobody yet: the next start does the same again.
+        why, _, _ = str(error).partition(", the outcome")
+        raise StartupError(f"etcd at {', '.join(endpoints)} cannot be used: {why}") from error
 
 
 async def _on_redis(

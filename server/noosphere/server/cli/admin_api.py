@@ -76,14 +76,15 @@ class AdminApi:
             request.page_token = reply.next_page_token
 
     async def servers(self) -> list[ServerShape]:
-        """Returns the servers that share one working store, by id."""
+        """Returns the servers that share one working store, by address."""
         request = pb.ListServersRequest(page_size=PAGE_SIZE)
         found: list[ServerShape] = []
         while True:
             reply = await self._call(self._stub.ListServers, request)
             found += [server_data(server, reply.answered_by) for server in reply.servers]
             if not reply.next_page_token:
-                return found
+                # By id, as pages come, a restart would shuffle them.
+                return sorted(found, key=lambda one: (one["address"], one["server_id"]))
             request.page_token = reply.next_page_token
 
 

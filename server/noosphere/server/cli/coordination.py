@@ -89,7 +89,10 @@ def release(
     token: Annotated[
         int | None,
         typer.Option(
-            min=1, max=_TOKEN_MAX, metavar="TOKEN", help="The token under which it is held; `lock show` tells it."
+            min=1,
+            max=_TOKEN_MAX,
+            metavar="TOKEN",
+            help="The token under which it is held; must be given, `lock show` tells it.",
         ),
     ] = None,
     server: ServerOption = None,

@@ -129,7 +129,8 @@ async def _settle_epoch(found: Survey, history: History, coordinator: Coordinato
             # Somebody else has begun it since it was asked for.
             return 0
         raise UnfitRedis(
-            f"the coordinator knows epochs up to {known}, this Redis has reached {reached}: they do not belong together"
+            f"the coordinator (etcd below etcd_root, or the data folder) knows epochs up to {known}, this Redis has "
+            f"reached {reached}: they do not belong together"
         )
     strange = [node for node in found.nodes if not history.has(node.digest)]
     if not strange and not found.gone:
