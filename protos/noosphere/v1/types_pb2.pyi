@@ -173,19 +173,25 @@ class Actor(_message.Message):
 
     AGENT_ID_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
+    FLEET_FIELD_NUMBER: _builtins.int
     agent_id: _builtins.str
     """The agent's stable name, at most 128 bytes of UTF-8."""
     incarnation: _builtins.int
     """The number that OpenAgent returned; larger means later."""
+    fleet: _builtins.int
+    """Stands for the memory that the agent was opened at, as OpenAgent returned it. Servers that share nothing with that
+    one answer STALE_INCARNATION; 0 is not checked.
+    """
     def __init__(
         self,
         *,
         agent_id: _builtins.str = ...,
         incarnation: _builtins.int = ...,
+        fleet: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "incarnation", b"incarnation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "fleet", b"fleet", "incarnation", b"incarnation"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

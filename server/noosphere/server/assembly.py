@@ -86,6 +86,7 @@ async def open_services(
             sweep_interval_ms=interval_ms,
             extension=rules,
         )
+        memory.core.fleet = drivers.fleet
         cache_drops = CacheDrops(memory.core, clock, shared=drivers.shared)
         for drop in (forget_decoded, forget_shown, memory.watches.forget_decoded):
             cache_drops.register(drop)

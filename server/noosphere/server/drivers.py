@@ -17,7 +17,7 @@ from noosphere.consistency.limits import AGENT_LEASE_MS
 from .addresses import split_list
 from .config import Settings
 from .models import Models
-from .ports.coordinator import Coordinator
+from .ports.coordinator import Coordinator, fleet_of
 from .ports.factqueue import FactQueue
 from .ports.factstore import FactStore, StoreModel
 from .ports.models import Embedder
@@ -64,6 +64,7 @@ class Drivers(NamedTuple):
         fact_queue: work for the fact pipeline.
         embedder: makes the vectors of the fact store; None finds facts by words alone.
         shared: whether other processes work on them too.
+        fleet: stands for whoever shares the coordinator, 0 if that is not known.
     """
 
     coordinator: Coordinator
@@ -72,6 +73,7 @@ class Drivers(NamedTuple):
     fact_queue: FactQueue
     embedder: Embedder | None
     shared: bool = False
+    fleet: int = 0
 
 
 def is_replica(settings: Settings) -> bool:
@@ -177,6 +179,10 @@ async def open_drivers(
         except DataFolderError as error:
             raise StartupError(str(error)) from error
     try:
+        try:
+            fleet = fleet_of(await lasting.coordinator.epochs())
+        except Refusal as error:
+            raise StartupError(f"the coordinator cannot be used: {error}") from error
         yield Drivers(
             lasting.coordinator,
             store,
@@ -184,6 +190,7 @@ async def open_drivers(
             lasting.fact_queue or _queue_beside(store),
             lasting.embedder,
             shared=is_replica(settings),
+            fleet=int(fleet[:8] or "0", 16),
         )
     finally:
         await store.close()

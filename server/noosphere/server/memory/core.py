@@ -45,6 +45,7 @@ class Core:
         newcomers: incarnations that are not known here.
         extension: what kinds of namespaces add to writes.
         refusals: refused writes by reason, since the start.
+        fleet: stands for what this process shares with others, or has for itself; 0 if that is not known.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Core:
         self.directory = Directory(store)
         self.newcomers = Newcomers(coordinator, clock)
         self.refusals: Counter[Reason] = Counter()
+        self.fleet = 0
         self._rules: dict[str, NamespacePolicy] = {}
         self._rules_version = -1
 
@@ -94,12 +96,30 @@ class Core:
 
         Raises:
             UnknownIncarnation: whether it has, the coordinator must be asked.
+            Refusal: STALE_INCARNATION, see :meth:`check_fleet`.
         """
+        self.check_fleet(call.fleet)
         if call.incarnation is None or self.coordinator.touch(call.incarnation):
             return True
         if self.newcomers.has_ended(call.incarnation):
             return False
         raise UnknownIncarnation(call.incarnation, self.newcomers)
+
+    def check_fleet(self, fleet: int) -> None:
+        """Checks that an agent was opened at a server that shares its memory with this one.
+
+        Numbers of incarnations are those of one coordinator. Under another one the same number may be living too, and
+        what a client with a wrong list of addresses had written would be missing here without a word.
+
+        Raises:
+            Refusal: STALE_INCARNATION.
+        """
+        if fleet and self.fleet and fleet != self.fleet:
+            raise Refusal(
+                Reason.STALE_INCARNATION,
+                "the agent was opened at a server that shares nothing with this one; a client's addresses have to be "
+                "of servers on the same Redis and etcd",
+            )
 
     async def locate(self, namespace: str) -> NamespaceRef:
         """Returns the living generation as last known."""

@@ -59,6 +59,8 @@ class Call(NamedTuple):
     request: RequestRef | None = None
     fences: tuple[Fence, ...] = ()
     tokens: Tokens | None = None
+    fleet: int = 0
+    """Where the agent was opened, 0 if the caller does not say."""
 
     def presents(self, namespace: str) -> Iterator[int]:
         """Yields every revision of ``namespace`` that the call's tokens name."""

@@ -6,7 +6,8 @@ etcd serves a fleet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
 from noosphere.consistency import NamePattern, NamespacePolicy
@@ -35,6 +36,14 @@ class EpochRecord(NamedTuple):
     started_ms: int
     cause: str
     recovered: str
+
+
+def fleet_of(records: Sequence[EpochRecord]) -> str:
+    """Returns what stands for whoever shares a coordinator, "" before the first epoch.
+
+    The first record stays for ever, and another coordinator has another one.
+    """
+    return blake2b(repr(tuple(records[0])).encode(), digest_size=10).hexdigest() if records else ""
 
 
 class Coordinator(Protocol):

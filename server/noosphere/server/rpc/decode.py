@@ -94,7 +94,7 @@ def call(message: types_pb2.CallContext) -> Call:
             if fence.token > REVISION_MAX:
                 raise invalid("call.fences.token", f"{fence.token} is not a fencing token")
         fences = tuple(Fence(fence.lock, fence.token) for fence in message.fences)
-    return Call(who, request, fences, _tokens(message))
+    return Call(who, request, fences, _tokens(message), message.actor.fleet)
 
 
 def _tokens(message: types_pb2.CallContext) -> Tokens | None:

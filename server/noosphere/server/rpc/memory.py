@@ -296,19 +296,21 @@ class MemoryRpc(CausalityMethods):
         request_id = decode.uuid_text("request_id", request.request_id) if request.request_id else ""
         opened = await self._memory.agents.open(request.agent_id, request.takeover, request_id)
         return pb.OpenAgentResponse(
-            actor=types_pb2.Actor(agent_id=opened.agent_id, incarnation=opened.number),
+            actor=types_pb2.Actor(agent_id=opened.agent_id, incarnation=opened.number, fleet=self._memory.core.fleet),
             lease=duration(self._memory.agents.lease_ms),
         )
 
     @unary
     async def KeepAgent(self, request: pb.KeepAgentRequest, context: Context) -> pb.KeepAgentResponse:
         """See the proto."""
+        self._memory.core.check_fleet(request.actor.fleet)
         await self._memory.agents.keep(decode.incarnation(request.actor))
         return pb.KeepAgentResponse(lease=duration(self._memory.agents.lease_ms))
 
     @unary
     async def CloseAgent(self, request: pb.CloseAgentRequest, context: Context) -> pb.CloseAgentResponse:
         """See the proto."""
+        self._memory.core.check_fleet(request.actor.fleet)
         await self._memory.agents.close(decode.incarnation(request.actor))
         return pb.CloseAgentResponse()
 

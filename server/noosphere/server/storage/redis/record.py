@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...ports.coordinator import EpochRecord
+from ...ports.coordinator import EpochRecord, fleet_of
 
 FORMAT = 1
 """Of the records. Whoever takes other things for a process's identity, or writes them otherwise, raises it: a version
@@ -37,13 +36,12 @@ class History:
         epoch: the newest, 0 if there is none.
         newest: its members, None if its record tells of something else.
         later: the format of the newest, if this version does not know it; 0 otherwise.
-        fleet: stands for whoever shares these records, "" if there is none: the first one stays for ever, and no other
-            coordinator has the same.
+        fleet: see :func:`~noosphere.server.ports.coordinator.fleet_of`.
     """
 
     def __init__(self, records: Sequence[EpochRecord]) -> None:
         self.epoch = records[-1].epoch if records else 0
-        self.fleet = hashlib.blake2b(repr(tuple(records[0])).encode(), digest_size=10).hexdigest() if records else ""
+        self.fleet = fleet_of(records)
         found = _FORMAT.search(records[-1].recovered) if records else None
         self.later = int(found[1]) if found is not None and int(found[1]) > FORMAT else 0
         members = [_members_in(record.recovered) for record in records]
