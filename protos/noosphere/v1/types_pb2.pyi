@@ -126,7 +126,9 @@ class _ReadConsistencyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReadC
     READ_CONSISTENCY_CAUSAL: _ReadConsistency.ValueType  # 2
     """Reflects at least everything that the presented causal tokens name."""
     READ_CONSISTENCY_STALE: _ReadConsistency.ValueType  # 3
-    """Any replica's or cache's state; the reply says how old it may be."""
+    """Some state that was there once: the reply's `head` says which one, nothing says how old it is. Servers answer it
+    as LINEARIZABLE; a cache in the client may answer it from what it holds.
+    """
 
 class ReadConsistency(_ReadConsistency, metaclass=_ReadConsistencyEnumTypeWrapper):
     """How fresh an answer must be."""
@@ -138,7 +140,9 @@ READ_CONSISTENCY_LINEARIZABLE: ReadConsistency.ValueType  # 1
 READ_CONSISTENCY_CAUSAL: ReadConsistency.ValueType  # 2
 """Reflects at least everything that the presented causal tokens name."""
 READ_CONSISTENCY_STALE: ReadConsistency.ValueType  # 3
-"""Any replica's or cache's state; the reply says how old it may be."""
+"""Some state that was there once: the reply's `head` says which one, nothing says how old it is. Servers answer it
+as LINEARIZABLE; a cache in the client may answer it from what it holds.
+"""
 Global___ReadConsistency: _TypeAlias = ReadConsistency  # noqa: Y015
 
 class _GuardMode:

@@ -386,7 +386,7 @@ def _claimed(reply: ClaimReply) -> types_pb2.Record | None:
 
 
 def _check_consistency(number: int) -> None:
-    # One process serves every read from its own synced state, so all three levels get the same answer.
+    # Every read is one of synced state, on Redis at the primary, so all three levels get the same answer.
     if number not in _CONSISTENCIES:
         raise invalid("consistency", f"{number} is not a consistency level")
 
