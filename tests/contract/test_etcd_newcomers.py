@@ -12,9 +12,10 @@ from tests.contract.coordlab import EtcdLab
 from tests.contract.lab import EmbeddedLab, until
 from tests.support.api import Agent, Api
 from tests.support.etcd import needs_etcd
-from tests.support.statuses import Refused
+from tests.support.statuses import Refused, refusal
 from tests.support.transport import HandlerTransport
 
+from noosphere.consistency import Reason
 from noosphere.consistency.limits import AGENT_LEASE_MS
 from noosphere.server.memory import Memory
 from noosphere.server.memory.newcomers import ENDED_MS
@@ -22,6 +23,7 @@ from noosphere.server.rpc.admin import AdminRpc
 from noosphere.server.rpc.memory import MemoryRpc
 from noosphere.server.storage.etcd import EtcdCoordinator
 from noosphere.v1 import memory_service_pb2 as pb
+from noosphere.v1 import types_pb2 as types
 
 pytestmark = needs_etcd
 
@@ -193,3 +195,23 @@ async def test_without_etcd_an_unknown_agent_is_told_so_and_a_known_one_goes_on(
     assert refused.value.reason == "ENGINE_UNAVAILABLE"
     await known.get("shared/a", "k")
     await alone.coordinator.close()
+
+
+async def test_a_write_under_rules_that_others_have_replaced_is_decided_again_under_theirs(
+    pair: tuple[Replica, Replica],
+) -> None:
+    here, there = pair
+    space, long = "shared/a", b'"' + b"x" * 500 + b'"'
+    late, prompt = await there.api.agent("late"), await here.api.agent("prompt")
+    await late.put(space, "k", long, blind=True)
+    with there.out_of_hearing():
+        await prompt.ensure(space, types.NamespacePolicy(item_bytes_max=100))
+        await prompt.put(space, "k", "short", blind=True)
+        writing = asyncio.ensure_future(late.put(space, "k", long, blind=True))
+        reading = await late.get(space, "k")
+        # It has been refused by the store, and asks for the rules of which it has not heard.
+        await until(lambda: there.questions > 0)
+        assert not writing.done()
+    with refusal(Reason.VALUE_TOO_LARGE):
+        await writing
+    assert reading == await prompt.get(space, "k"), "nothing was written by the old rules"

@@ -8,9 +8,13 @@ import random
 from collections import Counter
 from collections.abc import Callable, Coroutine
 
+import pytest
 from tests.faults.conftest import connected
 from tests.support.api import Agent
+from tests.support.etcd import needs_etcd
+from tests.support.fleet import Fleet
 from tests.support.process import ServerProcess
+from tests.support.redis import needs_redis
 
 from noosphere.client import Client, Conflict, Increment, Put, TransactionFailed, connect
 
@@ -86,7 +90,19 @@ class Caller:
                 return
 
 
-async def test_ten_thousand_cancelled_calls_leave_everything_whole(server: ServerProcess) -> None:
+@pytest.fixture(params=["alone", pytest.param("replica", marks=[needs_redis, needs_etcd, pytest.mark.campaign])])
+def called(request: pytest.FixtureRequest) -> ServerProcess:
+    """Who is called: a server by itself, or one of several, whose calls share a connection to Redis and one to etcd."""
+    if request.param == "alone":
+        server: ServerProcess = request.getfixturevalue("server")
+        return server
+    fleet: Fleet = request.getfixturevalue("fleet")
+    return fleet.servers[0]
+
+
+@pytest.mark.timeout(300)
+async def test_ten_thousand_cancelled_calls_leave_everything_whole(called: ServerProcess) -> None:
+    server = called
     chance = random.Random(CALLS)
     loop = asyncio.get_running_loop()
     async with connect(server.address, agent="caller", timeout=60) as client:

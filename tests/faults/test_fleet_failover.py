@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 import pytest
 from tests.faults.conftest import connected
 from tests.support.api import Agent, Api, put
+from tests.support.causality import Mind
 from tests.support.etcd import needs_etcd
 from tests.support.fleet import Fleet
 from tests.support.redis import RedisProcess, needs_redis
@@ -125,6 +126,13 @@ def presenting(agent: Agent, revision: int) -> Iterator[Awaitable[object]]:
     yield agent.api.get(pb.GetRequest(namespace=SPACE, key="k", call=with_token(agent, revision)))
 
 
+def deciding(agent: Agent, token: bytes) -> Iterator[Awaitable[object]]:
+    """Yields calls that present a read set: what a model saw of revisions that may be gone."""
+    yield Mind(agent, token).commit(SPACE, put("other", 1, blind=True))
+    yield Mind(agent, token).commit(SPACE, put("other", 1, blind=True), warn=True)
+    yield Mind(agent, token).refresh()
+
+
 def with_token(agent: Agent, revision: int) -> types.CallContext:
     """Returns who calls, having been told that a revision was there."""
     call = agent.call()
@@ -139,7 +147,13 @@ async def test_every_lost_revision_that_is_presented_is_refused_at_every_replica
         writer = agents[0]
         kept = [await writer.put(SPACE, "k", n, blind=True) for n in range(3)]
         fleet.cut_replica_off()
-        lost = [await writer.put(SPACE, "k", n, blind=True) for n in range(8)]
+        mind = Mind(writer)
+        lost: list[types.Applied] = []
+        seen: list[bytes] = []
+        for number in range(8):
+            lost.append(await writer.put(SPACE, "k", number, blind=True))
+            await mind.get(SPACE, "k")
+            seen.append(mind.token)
         fleet.fail_over(lose=True)
         cut = kept[-1].revision
         for agent in agents:
@@ -147,8 +161,8 @@ async def test_every_lost_revision_that_is_presented_is_refused_at_every_replica
         for written in range(2):
             # First as the failover has left it, then with something newer in it.
             for agent in agents:
-                for applied in lost:
-                    for presented in presenting(agent, applied.revision):
+                for applied, token in zip(lost, seen, strict=True):
+                    for presented in (*presenting(agent, applied.revision), *deciding(agent, token)):
                         with refusal(Reason.ACKED_WRITES_LOST) as error:
                             await presented
                         detail = error.lost()

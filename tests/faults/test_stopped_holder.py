@@ -11,11 +11,24 @@ from collections.abc import Iterator
 
 import pytest
 from tests.faults.conftest import connected
+from tests.support.etcd import needs_etcd
+from tests.support.fleet import Fleet
 from tests.support.process import ServerProcess
+from tests.support.redis import needs_redis
 from tests.support.workers import ROOT
 
 from noosphere.client import ClaimLost, Client, connect
 from noosphere.consistency import Reason
+
+
+@pytest.fixture(params=["alone", pytest.param("replicas", marks=[needs_redis, needs_etcd, pytest.mark.campaign])])
+def servers(request: pytest.FixtureRequest) -> tuple[ServerProcess, ServerProcess]:
+    """Where the holder is connected, and where the next one."""
+    if request.param == "alone":
+        server: ServerProcess = request.getfixturevalue("server")
+        return server, server
+    fleet: Fleet = request.getfixturevalue("fleet")
+    return fleet.servers[0], fleet.servers[1]
 
 
 @contextlib.contextmanager
@@ -35,12 +48,15 @@ def holder_process(address: str, space: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-async def test_a_holder_that_was_stopped_past_its_lease_cannot_write(server: ServerProcess) -> None:
+async def test_a_holder_that_was_stopped_past_its_lease_cannot_write(
+    servers: tuple[ServerProcess, ServerProcess],
+) -> None:
     space = "shared/board"
-    async with connected(server) as api:
+    here, there = servers
+    async with connected(there) as api:
         agent = await api.agent("next")
         await agent.put(space, "t", 1)
-        with holder_process(server.address, space) as holder:
+        with holder_process(here.address, space) as holder:
             assert holder.stdin is not None
             assert holder.stdout is not None
             assert holder.stdout.readline() == "claimed\n"
