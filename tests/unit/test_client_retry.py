@@ -173,6 +173,12 @@ async def test_one_deadline_covers_all_attempts(transport: Transport) -> None:
     assert "answered_through: 1" in follow_up.ids[0]
 
 
+async def test_who_runs_out_of_time_hears_what_the_server_has_said_before(transport: Transport) -> None:
+    method = Attempts(transport, Fault(reason="ENGINE_UNAVAILABLE"), *[Fault("DEADLINE_EXCEEDED")] * 100)
+    with pytest.raises(DeadlineExceeded, match=r"no answer from server:1 .*; an earlier attempt: ENGINE_UNAVAILABLE: "):
+        await put(transport, method)
+
+
 async def test_an_unreachable_server_is_named(transport: Transport) -> None:
     with pytest.raises(Unavailable, match="cannot reach server:1 within 20 s") as caught:
         await put(transport, Attempts(transport, *[Fault("UNAVAILABLE")] * 100))

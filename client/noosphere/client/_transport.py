@@ -277,6 +277,7 @@ class Transport:
         end = began + timeout
         attempts = 0
         tried: dict[str, None] = {}
+        told: Failure | None = None
         doubt = ticket is not None and ticket.doubtful_since is not None
         while True:
             self.check_open(request_id, doubt=doubt)
@@ -304,6 +305,8 @@ class Transport:
                 if sent > self.renewed_at:
                     self.renewed_at = sent
                 return reply
+            if failure.reason:
+                told = failure
             if is_ambiguous(failure):
                 doubt = True
                 if ticket is not None:
@@ -320,6 +323,9 @@ class Transport:
             if delay is None:
                 where = ", ".join(tried) or self.server
                 last = self._error(failure, request_id, doubt, attempts, until - began, namespace, where)
+                if told is not None and not failure.reason:
+                    # An attempt that ran out of time says nothing of why the earlier ones failed.
+                    last.message += f"; an earlier attempt: {told.reason}: {told.message}"
                 if until < end and _repeatable(failure):
                     last.message += "; not repeated: the server may soon forget whether it has executed the call"
                 raise last
