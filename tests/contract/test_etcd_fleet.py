@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from noosphere.consistency import DEFAULT_POLICY, NamePattern, Reason, Refusal
 from noosphere.server.ports.coordinator import Incarnation
 from noosphere.server.ports.runtime import SystemClock
 from noosphere.server.storage.etcd import EtcdCoordinator, UnfitEtcd
+from noosphere.server.storage.etcd.client import EtcdClient
 
 pytestmark = needs_etcd
 
@@ -283,6 +285,26 @@ async def test_an_etcd_that_hangs_is_given_up(etcd: EtcdLab) -> None:
     finally:
         etcd.server.resume()
     assert (await etcd.coordinator.open_agent("a", False)).number > 0
+
+
+async def test_a_renewal_that_is_cancelled_leaves_no_task_behind(etcd: EtcdLab) -> None:
+    told: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
+    client = EtcdClient([etcd.server.endpoint])
+    try:
+        lease = await client.grant(60)
+        renewing = asyncio.create_task(client.renew([lease] * 10))
+        await asyncio.sleep(0)
+        renewing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await renewing
+        del renewing
+        gc.collect()
+        assert await client.renew([lease]) == {lease}
+        assert told == []
+        await client.drop(lease)
+    finally:
+        await client.close()
 
 
 async def test_a_member_that_does_not_answer_is_left_for_the_next(etcd: EtcdLab, unused_tcp_port: int) -> None:

@@ -203,6 +203,9 @@ class EtcdClient:
             return {response.id async for response in call if response.ttl > 0}
         except grpc.aio.AioRpcError as error:
             raise self._refusal("Lease/LeaseKeepAlive", member, error) from None
+        finally:
+            # Whoever is cancelled leaves it under way, and a task of gRPC's that sends what is left.
+            call.cancel()
 
     async def watch(self, prefix: bytes, after: int) -> AsyncGenerator[wire.WatchResponse, None]:
         """Yields what changes under a prefix after a revision, until etcd ends it.
