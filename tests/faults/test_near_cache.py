@@ -1,11 +1,15 @@
-"""A near cache over kills and a log that was cut: nothing from before a rollback, nothing older than was seen."""
+"""A near cache over kills, failovers and a log that was cut: nothing from before a rollback, nothing older than was seen."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 
+import pytest
+from tests.support.etcd import needs_etcd
+from tests.support.fleet import Fleet
 from tests.support.process import ServerProcess
+from tests.support.redis import needs_redis
 from tests.support.wal import cut_wal, frames
 
 from noosphere.client import AckedWritesLost, NearCache, NotCached, RetryPolicy, connect
@@ -108,3 +112,39 @@ async def test_over_kills_a_cache_shows_each_counter_rising_and_never_less_than_
         final = await source.get("n", int)
         assert final is not None
         assert final.value == acked
+
+
+@needs_redis
+@needs_etcd
+@pytest.mark.campaign
+@pytest.mark.timeout(300)
+async def test_a_cache_at_another_replica_forgets_what_a_failover_has_lost(fleet: Fleet) -> None:
+    here, there = fleet.addresses[:2]
+    async with (
+        connect(here, agent="writer", timeout=60, retry=PATIENT) as writer,
+        connect(there, agent="reader", timeout=60, retry=PATIENT) as reader,
+    ):
+        source = writer.shared("s")
+        kept = await source.put("kept", 1)
+        await source.put("changed", "as it was")
+        fleet.cut_replica_off()
+        await source.put("changed", "lost", blind=True)
+        born = await source.put("born", "lost")
+        assert born.version is not None
+        async with reader.shared("s").cached() as cache:
+            await cache.caught_up(born.version)
+            assert (cache.value("changed"), cache.value("born")) == ("lost", "lost")
+            fleet.fail_over(lose=True)
+            # Until it hears of the epoch it shows what was there; afterwards nothing of it, all of it at once.
+            while await _until_answered(cache, "changed") == "lost":
+                await asyncio.sleep(0.01)
+            assert cache.value("changed") == "as it was"
+            assert [record.key for record in cache.list()] == ["changed", "kept"]
+            assert cache.get("born") is None
+            again = await source.put("new", 2)
+            assert again.version is not None
+            await cache.caught_up(again.version)
+            assert await _until_answered(cache, "new") == 2
+            record = cache.get("kept")
+            assert record is not None
+            assert record.version == kept.version
