@@ -87,10 +87,10 @@ def connect(request: pytest.FixtureRequest) -> Connect:
 @pytest.fixture(
     params=[
         "in process",
-        "two replicas",
+        pytest.param("two replicas", marks=pytest.mark.campaign),
         "over a socket",
         "through a pipeline",
-        "through a sync client",
+        pytest.param("through a sync client", marks=pytest.mark.campaign),
         pytest.param("over a fleet", marks=[needs_redis, needs_etcd]),
     ]
 )

@@ -21,7 +21,7 @@ DIRECT = pytest.mark.parametrize(
     "world",
     [
         "in process",
-        "two replicas",
+        pytest.param("two replicas", marks=pytest.mark.campaign),
         "over a socket",
         pytest.param("over a fleet", marks=[needs_redis, needs_etcd]),
     ],
