@@ -1,4 +1,4 @@
-"""A near cache over kills, failovers and a log that was cut: nothing from before a rollback, nothing older than was seen."""
+"""A near cache over kills, failovers and a cut log: nothing from before a rollback, nothing older than was seen."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ async def test_a_cache_at_another_replica_forgets_what_a_failover_has_lost(fleet
             assert (cache.value("changed"), cache.value("born")) == ("lost", "lost")
             fleet.fail_over(lose=True)
             # Until it hears of the epoch it shows what was there; afterwards nothing of it, all of it at once.
-            while await _until_answered(cache, "changed") == "lost":
+            while await _until_answered(cache, "changed") == "lost":  # noqa: ASYNC110 # told by another process
                 await asyncio.sleep(0.01)
             assert cache.value("changed") == "as it was"
             assert [record.key for record in cache.list()] == ["changed", "kept"]
