@@ -1,4 +1,4 @@
-"""Real server processes for the fault tests."""
+"""Real servers and engines for the fault tests."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from pathlib import Path
 import grpc
 import pytest
 from tests.support.api import Api
+from tests.support.etcd import EtcdProcess
 from tests.support.process import ServerProcess
+from tests.support.redis import RedisProcess, catch_up
 from tests.support.transport import SocketTransport
+
+from noosphere.server.ports.runtime import SystemClock
+from noosphere.server.storage.embedded import EmbeddedCoordinator
 
 
 @pytest.fixture
@@ -22,6 +27,45 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
         yield process
     finally:
         process.close()
+
+
+@pytest.fixture
+def primary(tmp_path: Path) -> Iterator[RedisProcess]:
+    """A Redis."""
+    server = RedisProcess(tmp_path / "primary")
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def replica(tmp_path: Path, primary: RedisProcess) -> Iterator[RedisProcess]:
+    """Another one that follows it."""
+    server = RedisProcess(tmp_path / "replica", replicaof=f"127.0.0.1 {primary.port}")
+    server.start()
+    catch_up(primary, server)
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+async def coordinator(tmp_path: Path) -> AsyncIterator[EmbeddedCoordinator]:
+    """What all servers share; its first epoch is 9,000."""
+    folder = tmp_path / "coordination"
+    folder.mkdir()
+    made = await EmbeddedCoordinator.open(folder, clock=SystemClock())
+    await made.begin_epoch("test", "nothing", 9_000)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def etcd(tmp_path: Path) -> Iterator[EtcdProcess]:
+    """An etcd."""
+    server = EtcdProcess(tmp_path / "etcd")
+    server.start()
+    yield server
+    server.kill()
 
 
 @asynccontextmanager

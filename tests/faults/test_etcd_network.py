@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 from tests.contract.lab import until
@@ -23,14 +22,6 @@ pytestmark = needs_etcd
 ROOT = "fleet/"
 LEASE_MS = 60_000
 """Longer than any of these tests takes, so that nothing lapses."""
-
-
-@pytest.fixture
-def etcd(tmp_path: Path) -> Iterator[EtcdProcess]:
-    server = EtcdProcess(tmp_path / "etcd")
-    server.start()
-    yield server
-    server.kill()
 
 
 @pytest.fixture

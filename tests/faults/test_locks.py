@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.contract.build import logged, put, write
 from tests.contract.lab import until
+from tests.support.child import child_process, goes_back
 from tests.support.etcd import EtcdProcess, needs_etcd
 from tests.support.lock_holder import LOCK
 from tests.support.redis import RedisProcess, needs_redis
-from tests.support.workers import ROOT
 
 from noosphere.consistency import Reason, Refusal
 from noosphere.server.ports.runtime import SystemClock
@@ -32,41 +29,11 @@ WAIT_MS = 60_000
 
 
 @pytest.fixture
-def etcd(tmp_path: Path) -> Iterator[EtcdProcess]:
-    server = EtcdProcess(tmp_path / "etcd")
-    server.start()
-    yield server
-    server.kill()
-
-
-@pytest.fixture
 def redis(tmp_path: Path) -> Iterator[RedisProcess]:
     server = RedisProcess(tmp_path / "redis")
     server.start()
     yield server
     server.kill()
-
-
-@contextlib.contextmanager
-def holder_process(etcd: EtcdProcess, redis: RedisProcess, kind: str) -> Iterator[subprocess.Popen[str]]:
-    """Runs a process that holds the lock."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.lock_holder", etcd.endpoint, FLEET, redis.url, kind],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def goes_back(tokens: list[int]) -> bool:
-    """Tells whether an earlier holder has written after a later one."""
-    return any(later < earlier for earlier, later in itertools.pairwise(tokens))
 
 
 @pytest.mark.parametrize("kind", ["fenced", "unfenced"])
@@ -77,7 +44,7 @@ async def test_a_holder_that_was_stopped_past_its_lease_writes_nothing_under_its
     coordinator = await EtcdCoordinator.open([etcd.endpoint], clock=clock, root=FLEET)
     store = await RedisStore.open([redis.url], coordinator, clock=clock)
     try:
-        with holder_process(etcd, redis, kind) as holder:
+        with child_process("lock_holder", etcd.endpoint, FLEET, redis.url, kind) as holder:
             assert holder.stdin is not None
             assert holder.stdout is not None
             token = int(holder.stdout.readline())

@@ -36,17 +36,6 @@ def cluster(tmp_path: Path) -> Iterator[RedisCluster]:
         yield made
 
 
-@pytest.fixture
-async def coordinator(tmp_path: Path) -> AsyncIterator[EmbeddedCoordinator]:
-    """What all servers share."""
-    folder = tmp_path / "coordination"
-    folder.mkdir()
-    made = await EmbeddedCoordinator.open(folder, clock=SystemClock())
-    await made.begin_epoch("test", "nothing", 9_000)
-    yield made
-    await made.close()
-
-
 async def opened(coordinator: EmbeddedCoordinator, cluster: RedisCluster) -> RedisStore:
     return await RedisStore.open(cluster.urls, coordinator, clock=SystemClock())
 

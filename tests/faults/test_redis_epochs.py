@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from tests.contract.build import commit, head, put, write
 from tests.contract.redislab import LabClock
 from tests.support.etcd import EtcdProcess, needs_etcd
 from tests.support.redis import RedisProcess, catch_up, needs_redis
+from tests.support.redis_pair import cut_off, fail_over
 
 from noosphere.consistency import Reason, Refusal, find_lost
 from noosphere.server.ports.coordinator import Coordinator, EpochRecord
@@ -44,40 +44,9 @@ class Cut:
         return await self._inner.epochs()
 
 
-@pytest.fixture
-def primary(tmp_path: Path) -> Iterator[RedisProcess]:
-    """A Redis."""
-    server = RedisProcess(tmp_path / "primary")
-    server.start()
-    yield server
-    server.kill()
-
-
-@pytest.fixture
-def replica(tmp_path: Path, primary: RedisProcess) -> Iterator[RedisProcess]:
-    """Another one that follows it."""
-    server = RedisProcess(tmp_path / "replica", replicaof=f"127.0.0.1 {primary.port}")
-    server.start()
-    catch_up(primary, server)
-    yield server
-    server.kill()
-
-
-@pytest.fixture
-async def coordinator(tmp_path: Path) -> AsyncIterator[EmbeddedCoordinator]:
-    """What all servers share."""
-    folder = tmp_path / "coordination"
-    folder.mkdir()
-    made = await EmbeddedCoordinator.open(folder, clock=SystemClock())
-    await made.begin_epoch("test", "nothing", 9_000)
-    yield made
-    await made.close()
-
-
 async def fail_over_under(stores: list[RedisStore], primary: RedisProcess, replica: RedisProcess) -> None:
     """Promotes the replica under all of them at once."""
-    primary.kill()
-    replica.ask("REPLICAOF", "NO", "ONE")
+    fail_over(primary, replica)
     await asyncio.gather(*(head(store, A) for store in stores))
     assert len({store.epoch for store in stores}) == 1
     # None of them ends what another one has begun.
@@ -186,7 +155,7 @@ async def test_a_newer_epoch_is_noticed_without_any_call(
     try:
         first = await write(quiet, put("a"), namespace=A)
         catch_up(primary, replica)
-        replica.ask("REPLICAOF", "NO", "ONE")
+        replica.promote()
         other = await RedisStore.open([replica.url], coordinator, clock=clock)
         async with asyncio.timeout(60):
             assert await told == other.epoch == quiet.epoch
@@ -215,7 +184,7 @@ async def test_a_primary_that_another_one_has_replaced_is_not_gone_back_to(
     try:
         await write(store, put("a"), namespace=A)
         catch_up(primary, replica)
-        replica.ask("REPLICAOF", "NO", "ONE")
+        replica.promote()
         assert await write(store, put("a"), namespace=A), "as long as its primary lives, it stays with that"
         others.append(await RedisStore.open([replica.url], coordinator, clock=clock))
         newer = await write(others[0], put("a"), namespace=A)
@@ -241,14 +210,13 @@ async def test_a_primary_that_was_a_replica_while_nobody_called_is_looked_at_ane
     store = await RedisStore.open([primary.url, replica.url], coordinator, clock=SystemClock())
     try:
         first = await write(store, put("a"), namespace=A)
-        catch_up(primary, replica)
-        replica.ask("REPLICAOF", "127.0.0.1", 1)
+        cut_off(primary, replica)
         lost = await write(store, put("a"), namespace=A)
         epoch = store.epoch
-        replica.ask("REPLICAOF", "NO", "ONE")
+        replica.promote()
         primary.ask("REPLICAOF", "127.0.0.1", replica.port)
         catch_up(replica, primary)
-        primary.ask("REPLICAOF", "NO", "ONE")
+        primary.promote()
         replica.ask("REPLICAOF", "127.0.0.1", primary.port)
         monkeypatch.setattr(engine, "IDLE_SECONDS_MAX", 0.0)
         view = (await store.read(A, ())).view

@@ -10,7 +10,8 @@ from pydantic import SecretStr
 from tests.integration.test_facts_away import Surroundings, begin
 from tests.support.engine import LocalServer, local_server
 from tests.support.facts import FactAgent
-from tests.support.redis import RedisProcess, catch_up, needs_redis
+from tests.support.redis import needs_redis
+from tests.support.redis_pair import RedisPair, redis_pair
 from tests.support.statuses import refusal
 
 from noosphere.consistency import Reason
@@ -23,37 +24,11 @@ pytestmark = needs_redis
 Status = pb.CandidateStatus
 
 
-class Pair:
-    """A primary and its replica."""
-
-    def __init__(self, folder: Path) -> None:
-        self.primary = RedisProcess(folder / "primary")
-        self.primary.start()
-        self.replica = RedisProcess(folder / "replica", replicaof=f"127.0.0.1 {self.primary.port}")
-        self.replica.start()
-
-    def cut(self) -> None:
-        """Lets the replica have everything up to now, and nothing from now on."""
-        catch_up(self.primary, self.replica)
-        self.replica.ask("REPLICAOF", "127.0.0.1", 1)
-
-    def fail_over(self) -> None:
-        """Kills the primary; its replica is promoted."""
-        self.primary.kill()
-        self.replica.ask("REPLICAOF", "NO", "ONE")
-
-    def close(self) -> None:
-        """Ends both."""
-        self.primary.kill()
-        self.replica.kill()
-
-
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
+def pair(tmp_path: Path) -> Iterator[RedisPair]:
     """Two Redis."""
-    made = Pair(tmp_path)
-    yield made
-    made.close()
+    with redis_pair(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture
@@ -66,7 +41,7 @@ def around(monkeypatch: pytest.MonkeyPatch) -> Surroundings:
 
 
 @pytest.fixture
-async def local(tmp_path: Path, pair: Pair, around: Surroundings) -> AsyncIterator[LocalServer]:
+async def local(tmp_path: Path, pair: RedisPair, around: Surroundings) -> AsyncIterator[LocalServer]:
     """A server with its facts in its data folder, and the rest on Redis."""
     urls = SecretStr(f"{pair.primary.url},{pair.replica.url}")
     clock = SystemClock()
@@ -82,7 +57,7 @@ async def decided(facts: FactAgent, candidate_id: str) -> pb.Decision:
 
 
 async def test_a_decision_that_was_lost_with_the_end_of_its_job_is_made_again(
-    local: LocalServer, pair: Pair, around: Surroundings
+    local: LocalServer, pair: RedisPair, around: Surroundings
 ) -> None:
     """The job is back as well: what is undone of the ledger is undone of the queue."""
     facts, talk, user = await begin(local)
@@ -90,7 +65,7 @@ async def test_a_decision_that_was_lost_with_the_end_of_its_job_is_made_again(
     around.halted = True
     claim = pb.Candidate(text="Prefers metric units", owner=user, channel=pb.CHANNEL_USER, evidence=[heard])
     (candidate_id,) = (await facts.submit(claim, wait=False)).candidate_ids
-    pair.cut()
+    pair.cut_off()
     around.halted = False
     first = await decided(facts, candidate_id)
     assert first.status == Status.CANDIDATE_STATUS_WRITTEN
@@ -106,12 +81,12 @@ async def test_a_decision_that_was_lost_with_the_end_of_its_job_is_made_again(
 
 
 async def test_a_candidate_that_was_lost_with_its_note_is_told_to_whoever_presents_its_token(
-    local: LocalServer, pair: Pair, around: Surroundings
+    local: LocalServer, pair: RedisPair, around: Surroundings
 ) -> None:
     facts, _, user = await begin(local)
     around.halted = True
     (kept,) = (await facts.submit(pb.Candidate(text="Likes tea", owner=user), wait=False)).candidate_ids
-    pair.cut()
+    pair.cut_off()
     call = facts.agent.call()
     call.return_causal_token = True
     reply = await facts.submit(pb.Candidate(text="Likes coffee", owner=user), wait=False, call=call)
@@ -128,7 +103,7 @@ async def test_a_candidate_that_was_lost_with_its_note_is_told_to_whoever_presen
 
 
 async def test_a_job_that_was_lost_alone_is_decided_to_be_lost(
-    local: LocalServer, pair: Pair, around: Surroundings
+    local: LocalServer, pair: RedisPair, around: Surroundings
 ) -> None:
     """As where the queue's node of a Redis Cluster fails over and the ledger's does not."""
     facts, _, user = await begin(local)
@@ -136,7 +111,7 @@ async def test_a_job_that_was_lost_alone_is_decided_to_be_lost(
     claims = [pb.Candidate(text=f"Likes tea number {at}", owner=user) for at in range(3)]
     ids = list((await facts.submit(*claims, wait=False)).candidate_ids)
     await local.engine.facts.queue.remove(ids=ids[:1])
-    pair.cut()
+    pair.cut_off()
     pair.fail_over()
     await local.restart()
     facts = FactAgent(await local.api.agent("later"))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from tests.contract.build import alive, change, commit, failures, get, head, logged, put, remember, sequence, write
 from tests.support.proxy import Fault, proxied
-from tests.support.redis import RedisProcess, catch_up, needs_redis
+from tests.support.redis import RedisProcess, needs_redis
+from tests.support.redis_pair import cut_off, fail_over
 from tests.support.store_load import Load
 
 from noosphere.consistency import LostRange, Reason, Refusal, find_lost
@@ -23,38 +24,6 @@ from noosphere.server.storage.redis.scripts import scripts_of
 pytestmark = needs_redis
 
 A, B, C = (NamespaceRef(f"shared/{name}") for name in "abc")
-NOWHERE = ("127.0.0.1", 1)
-"""An address to replicate from at which nobody is."""
-
-
-@pytest.fixture
-def primary(tmp_path: Path) -> Iterator[RedisProcess]:
-    """A Redis."""
-    server = RedisProcess(tmp_path / "primary")
-    server.start()
-    yield server
-    server.kill()
-
-
-@pytest.fixture
-def replica(tmp_path: Path, primary: RedisProcess) -> Iterator[RedisProcess]:
-    """Another one that follows it."""
-    server = RedisProcess(tmp_path / "replica", replicaof=f"127.0.0.1 {primary.port}")
-    server.start()
-    catch_up(primary, server)
-    yield server
-    server.kill()
-
-
-@pytest.fixture
-async def coordinator(tmp_path: Path) -> AsyncIterator[EmbeddedCoordinator]:
-    """What all servers share."""
-    folder = tmp_path / "coordination"
-    folder.mkdir()
-    made = await EmbeddedCoordinator.open(folder, clock=SystemClock())
-    await made.begin_epoch("test", "nothing", 9_000)
-    yield made
-    await made.close()
 
 
 async def opened(coordinator: EmbeddedCoordinator, *servers: RedisProcess) -> RedisStore:
@@ -77,18 +46,6 @@ async def heard(feed: AsyncIterator[HeadMoved], moved: dict[NamespaceRef, int]) 
     async with asyncio.timeout(60):
         while any(told.get(ref.storage_id) != revision for ref, revision in moved.items()):
             told.update([await anext(feed)])
-
-
-def cut_off(primary: RedisProcess, replica: RedisProcess) -> None:
-    """Lets the replica have everything up to now, and nothing from now on."""
-    catch_up(primary, replica)
-    replica.ask("REPLICAOF", *NOWHERE)
-
-
-def fail_over(primary: RedisProcess, replica: RedisProcess) -> None:
-    """Kills the one and promotes the other."""
-    primary.kill()
-    replica.ask("REPLICAOF", "NO", "ONE")
 
 
 async def test_what_a_failover_loses_is_the_range_that_is_told(
@@ -267,7 +224,7 @@ async def test_following_fails_where_nobody_can_tell_and_holds_nothing(
     assert refused.value.reason is Reason.ENGINE_UNAVAILABLE
     with pytest.raises(ValueError, match="not followed"):
         store.unfollow(A)
-    replica.ask("REPLICAOF", "NO", "ONE")
+    replica.promote()
     await head(store, B)
     await store.follow(A)
     await heard(feed, {ref: await write(store, put("a"), namespace=ref) for ref in (A, B)})
@@ -280,7 +237,7 @@ async def test_a_primary_that_has_become_a_replica_executes_nothing(
     await write(store, put("a"), namespace=A)
     cut_off(primary, replica)
     lost = await write(store, put("a"), namespace=A)
-    replica.ask("REPLICAOF", "NO", "ONE")
+    replica.promote()
     primary.ask("REPLICAOF", "127.0.0.1", replica.port)
     decided = store.epoch
     (failure,) = await failures(store, put("a"), namespace=A)
@@ -340,7 +297,7 @@ async def test_without_a_primary_calls_are_refused_and_later_served(
     with pytest.raises(Refusal) as refused:
         await store.read(A, ("a",))
     assert refused.value.reason is Reason.ENGINE_UNAVAILABLE
-    replica.ask("REPLICAOF", "NO", "ONE")
+    replica.promote()
     assert await get(store, "a", A) is not None
 
 

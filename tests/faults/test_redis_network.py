@@ -38,17 +38,6 @@ def proxy(pair: RedisPair) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-async def coordinator(tmp_path: Path) -> AsyncIterator[EmbeddedCoordinator]:
-    """What all stores share."""
-    folder = tmp_path / "coordination"
-    folder.mkdir()
-    made = await EmbeddedCoordinator.open(folder, clock=SystemClock())
-    await made.begin_epoch("test", "nothing", FIRST_EPOCH - 1)
-    yield made
-    await made.close()
-
-
-@pytest.fixture
 async def store(pair: RedisPair, proxy: Proxy, coordinator: EmbeddedCoordinator) -> AsyncIterator[RedisStore]:
     """A store that reaches the primary through the proxy only."""
     made = await opened(coordinator, f"redis://{proxy.address}", pair.replica.url)

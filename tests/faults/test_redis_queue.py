@@ -17,7 +17,8 @@ import pytest
 from tests.contract.factlab import job, job_ids
 from tests.contract.lab import until
 from tests.support.etcd import EtcdProcess, needs_etcd
-from tests.support.redis import RedisProcess, catch_up, needs_redis
+from tests.support.redis import RedisProcess, needs_redis
+from tests.support.redis_pair import cut_off, fail_over
 
 from noosphere.consistency import Reason, Refusal
 from noosphere.server.ports.runtime import SystemClock
@@ -44,44 +45,11 @@ def primary(tmp_path: Path) -> Iterator[RedisProcess]:
     server.kill()
 
 
-@pytest.fixture
-def replica(tmp_path: Path, primary: RedisProcess) -> Iterator[RedisProcess]:
-    """Another one that follows it."""
-    server = RedisProcess(tmp_path / "replica", replicaof=f"127.0.0.1 {primary.port}")
-    server.start()
-    catch_up(primary, server)
-    yield server
-    server.kill()
-
-
-@pytest.fixture
-async def coordinator(tmp_path: Path) -> AsyncIterator[EmbeddedCoordinator]:
-    """What all servers share."""
-    folder = tmp_path / "coordination"
-    folder.mkdir()
-    made = await EmbeddedCoordinator.open(folder, clock=SystemClock())
-    await made.begin_epoch("test", "nothing", 9_000)
-    yield made
-    await made.close()
-
-
 @contextlib.asynccontextmanager
 async def opened(coordinator: EmbeddedCoordinator, *servers: RedisProcess) -> AsyncIterator[RedisFactQueue]:
     store = await RedisStore.open([server.url for server in servers], coordinator, clock=SystemClock())
     yield RedisFactQueue.beside(store)
     await store.close()
-
-
-def cut_off(primary: RedisProcess, replica: RedisProcess) -> None:
-    """Lets the replica have everything up to now, and nothing from now on."""
-    catch_up(primary, replica)
-    replica.ask("REPLICAOF", "127.0.0.1", 1)
-
-
-def fail_over(primary: RedisProcess, replica: RedisProcess) -> None:
-    """Kills the one and promotes the other."""
-    primary.kill()
-    replica.ask("REPLICAOF", "NO", "ONE")
 
 
 async def test_a_lease_that_was_lost_is_not_the_one_that_was_granted_after(
@@ -158,7 +126,7 @@ async def test_a_primary_that_lives_on_beside_a_new_one_executes_nothing_for_tho
     async with opened(coordinator, primary, replica) as queue:
         await queue.put([job("a")])
         cut_off(primary, replica)
-        replica.ask("REPLICAOF", "NO", "ONE")
+        replica.promote()
         async with opened(coordinator, replica) as ahead:
             assert job_ids(await ahead.take("worker", 1, LEASE_MS)) == ["a"]
             # The old primary still answers; it is another process than the newest epoch's.

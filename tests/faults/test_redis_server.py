@@ -8,30 +8,12 @@ from pathlib import Path
 
 import pytest
 from tests.support.process import ServerProcess
-from tests.support.redis import RedisProcess, catch_up, needs_redis
+from tests.support.redis import RedisProcess, needs_redis
+from tests.support.redis_pair import cut_off, fail_over
 
 from noosphere.client import AckedWritesLost, Increment, connect
 
 pytestmark = needs_redis
-
-
-@pytest.fixture
-def primary(tmp_path: Path) -> Iterator[RedisProcess]:
-    """A Redis."""
-    redis = RedisProcess(tmp_path / "primary")
-    redis.start()
-    yield redis
-    redis.kill()
-
-
-@pytest.fixture
-def replica(tmp_path: Path, primary: RedisProcess) -> Iterator[RedisProcess]:
-    """Another one that follows it."""
-    redis = RedisProcess(tmp_path / "replica", replicaof=f"127.0.0.1 {primary.port}")
-    redis.start()
-    catch_up(primary, redis)
-    yield redis
-    redis.kill()
 
 
 @pytest.fixture
@@ -47,12 +29,6 @@ def server(tmp_path: Path, primary: RedisProcess, replica: RedisProcess) -> Iter
         process.close()
 
 
-def fail_over(primary: RedisProcess, replica: RedisProcess) -> None:
-    """Kills the one and promotes the other."""
-    primary.kill()
-    replica.ask("REPLICAOF", "NO", "ONE")
-
-
 async def test_lost_writes_are_named_to_their_owner_who_writes_them_again(
     server: ServerProcess, primary: RedisProcess, replica: RedisProcess
 ) -> None:
@@ -64,8 +40,7 @@ async def test_lost_writes_are_named_to_their_owner_who_writes_them_again(
         plan = await space.put("plan", 0)
         await others.key("tally").increment(1)
         await space.put("kept", "kept")
-        catch_up(primary, replica)
-        replica.ask("REPLICAOF", "127.0.0.1", 1)
+        cut_off(primary, replica)
         for number in range(1, 21):
             plan = await plan.replace(number)
             await others.key("tally").increment(1)
@@ -94,8 +69,7 @@ async def test_a_watch_tells_of_the_epoch_and_goes_on(
             async for batch in watch:
                 kinds.append(batch.kind)
                 if batch.kind == "snapshot":
-                    catch_up(primary, replica)
-                    replica.ask("REPLICAOF", "127.0.0.1", 1)
+                    cut_off(primary, replica)
                     await space.put("b", "lost")
                 elif batch.kind == "changes" and batch.events[0].key == "b":
                     fail_over(primary, replica)

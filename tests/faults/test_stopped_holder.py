@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
 
 import pytest
 from tests.faults.conftest import connected
+from tests.support.child import child_process
 from tests.support.etcd import needs_etcd
 from tests.support.fleet import Fleet
 from tests.support.process import ServerProcess
 from tests.support.redis import needs_redis
-from tests.support.workers import ROOT
 
 from noosphere.client import ClaimLost, Client, connect
 from noosphere.consistency import Reason
@@ -31,23 +27,6 @@ def servers(request: pytest.FixtureRequest) -> tuple[ServerProcess, ServerProces
     return fleet.servers[0], fleet.servers[1]
 
 
-@contextlib.contextmanager
-def holder_process(address: str, space: str) -> Iterator[subprocess.Popen[str]]:
-    """Runs a process that holds a claim."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.holder", address, space],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
 async def test_a_holder_that_was_stopped_past_its_lease_cannot_write(
     servers: tuple[ServerProcess, ServerProcess],
 ) -> None:
@@ -56,7 +35,7 @@ async def test_a_holder_that_was_stopped_past_its_lease_cannot_write(
     async with connected(there) as api:
         agent = await api.agent("next")
         await agent.put(space, "t", 1)
-        with holder_process(here.address, space) as holder:
+        with child_process("holder", here.address, space) as holder:
             assert holder.stdin is not None
             assert holder.stdout is not None
             assert holder.stdout.readline() == "claimed\n"

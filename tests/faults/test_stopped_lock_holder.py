@@ -6,20 +6,16 @@ On a server by itself, and on replicas: the holder at one of them, the next hold
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import itertools
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
 
 import pytest
+from tests.support.child import child_process, goes_back
 from tests.support.client_lock_holder import KEY
 from tests.support.etcd import needs_etcd
 from tests.support.fleet import Fleet
 from tests.support.process import ServerProcess
 from tests.support.redis import needs_redis
-from tests.support.workers import ROOT
 
 from noosphere.client import Client, LockLost, Namespace, connect
 from noosphere.consistency import Reason
@@ -39,23 +35,6 @@ def addresses(request: pytest.FixtureRequest) -> tuple[str, str]:
     return fleet.addresses[0], fleet.addresses[1]
 
 
-@contextlib.contextmanager
-def holder_process(address: str, kind: str) -> Iterator[subprocess.Popen[str]]:
-    """Runs a process that holds the lock."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.client_lock_holder", address, SPACE, LOCK, kind],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
 async def line_of(process: subprocess.Popen[str]) -> str:
     """Returns the next line that a process prints."""
     assert process.stdout is not None
@@ -69,17 +48,12 @@ async def tokens_written(space: Namespace) -> list[int]:
     return [event.record.value for event in events if event.key == KEY and event.record is not None]
 
 
-def goes_back(tokens: list[int]) -> bool:
-    """Tells whether an earlier holder has written after a later one."""
-    return any(later < earlier for earlier, later in itertools.pairwise(tokens))
-
-
 @pytest.mark.parametrize("kind", ["fenced", "unfenced"])
 async def test_a_holder_that_was_stopped_past_its_lease_writes_nothing_under_its_fence(
     addresses: tuple[str, str], kind: str
 ) -> None:
     here, there = addresses
-    with holder_process(here, kind) as holder:
+    with child_process("client_lock_holder", here, SPACE, LOCK, kind) as holder:
         assert holder.stdin is not None
         old = int(await line_of(holder))
         holder.send_signal(signal.SIGSTOP)

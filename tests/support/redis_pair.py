@@ -12,6 +12,18 @@ _NOWHERE = ("127.0.0.1", 1)
 """An address to replicate from at which nobody is."""
 
 
+def cut_off(primary: RedisProcess, replica: RedisProcess) -> None:
+    """Lets a replica have everything up to now, and nothing from now on: what follows is lost in a failover."""
+    catch_up(primary, replica)
+    replica.ask("REPLICAOF", *_NOWHERE)
+
+
+def fail_over(primary: RedisProcess, replica: RedisProcess) -> None:
+    """Kills a primary and promotes its replica."""
+    primary.kill()
+    replica.promote()
+
+
 class RedisPair:
     """See the module. Made by :func:`redis_pair`.
 
@@ -31,8 +43,7 @@ class RedisPair:
 
     def cut_off(self) -> None:
         """Lets the replica have everything up to now, and nothing from now on: what follows is lost in a failover."""
-        catch_up(self.primary, self.replica)
-        self.replica.ask("REPLICAOF", *_NOWHERE)
+        cut_off(self.primary, self.replica)
 
     def promote(self) -> None:
         """Makes the replica a primary, whatever becomes of the other one."""
@@ -40,16 +51,7 @@ class RedisPair:
 
     def fail_over(self) -> None:
         """Kills the primary and promotes the replica."""
-        self.primary.kill()
-        self.promote()
-
-    def rejoin(self) -> None:
-        """Brings the old primary back as a replica of the new one; they have changed places then."""
-        self.primary.kill()
-        self.primary.start()
-        self.primary.ask("REPLICAOF", "127.0.0.1", self.replica.port)
-        self.primary, self.replica = self.replica, self.primary
-        catch_up(self.primary, self.replica)
+        fail_over(self.primary, self.replica)
 
 
 @contextlib.contextmanager
