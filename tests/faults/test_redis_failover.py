@@ -280,7 +280,7 @@ async def test_who_asks_is_told_of_a_later_epoch_and_served_no_more(
         cut_off(primary, replica)
         fail_over(primary, replica)
         for _ in range(2):
-            with pytest.raises(Refusal) as refused:
+            with pytest.raises(Refusal, match="try again") as refused:
                 await store.read(A, ("a",))
             assert refused.value.reason is Reason.ENGINE_UNAVAILABLE
         assert told == [store.epoch]

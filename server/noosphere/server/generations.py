@@ -24,6 +24,7 @@ from .ports.store import NamespaceRef, WorkingStore
 from .rpc.encode import forget_shown
 from .rpc.faces import Faces
 from .rpc.server import RpcServer
+from .supervision import cancel
 
 log = structlog.get_logger(__name__)
 
@@ -129,11 +130,12 @@ class Generations:
             if self._ended.done():
                 return
             probe = asyncio.ensure_future(store.read(_PROBED, ()))
-            await asyncio.wait((probe, self._ended), timeout=PROBE_SECONDS_MAX, return_when=asyncio.FIRST_COMPLETED)
-            ready = probe.done() and probe.exception() is None
-            if not probe.done():
-                probe.cancel()
-                await asyncio.wait((probe,))
+            try:
+                await asyncio.wait((probe, self._ended), timeout=PROBE_SECONDS_MAX, return_when=asyncio.FIRST_COMPLETED)
+                ready = probe.done() and probe.exception() is None
+            finally:
+                # Also if this is cancelled: closing the store waits for calls under way.
+                await cancel((probe,))
             if not self._ended.done():
                 await self._rpc.set_ready(ready)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import structlog
 
@@ -39,7 +40,7 @@ def supervise(tasks: Iterable[asyncio.Task[None]], on_fatal: Callable[[BaseExcep
         task.add_done_callback(ended)
 
 
-async def cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancels tasks; returns when they have ended."""
     held = tuple(tasks)
     for task in held:

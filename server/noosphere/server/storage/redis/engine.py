@@ -247,7 +247,7 @@ class Engine:
         if self._closed:
             raise Refusal(Reason.ENGINE_UNAVAILABLE, "the working store is closed")
         if self._epoch_ended:
-            raise Refusal(Reason.ENGINE_UNAVAILABLE, "Redis has failed over; this server has to start again")
+            raise Refusal(Reason.ENGINE_UNAVAILABLE, "Redis has failed over; services are opened anew, try again")
 
     async def close(self) -> None:
         """Lets calls under way end, and disconnects."""
