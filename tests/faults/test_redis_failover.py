@@ -125,6 +125,29 @@ async def test_a_primary_that_comes_back_from_its_files_is_another_epoch(
     assert find_lost(revision, view.cuts) is None
 
 
+async def test_what_the_files_of_a_primary_have_lost_is_told(store: RedisStore, primary: RedisProcess) -> None:
+    """A process that is killed loses nothing: the system still has its pages. So the end of its log is cut off."""
+    kept = await write(store, put("a"), namespace=A)
+    # What is acknowledged has been handed to the system, so this is where it stands in the file.
+    (file,) = (primary.folder / "appendonlydir").glob("*.incr.aof")
+    length = file.stat().st_size
+    lost = [await write(store, put("a", b"lost"), namespace=A) for _ in range(5)]
+    lost.append(await write(store, put("born", b"lost"), namespace=C))
+    epoch = store.epoch
+    primary.kill()
+    with file.open("r+b") as log:
+        # In the middle of a command, as when a machine stops.
+        log.truncate(length + 10)
+    primary.start()
+    view = (await store.read(A, ())).view
+    assert (view.head, view.epoch) == (kept, epoch + 1)
+    assert find_lost(kept, view.cuts) is None
+    for revision in lost[:-1]:
+        assert find_lost(revision, view.cuts) == LostRange(kept, (epoch + 1) << 40)
+    assert find_lost(lost[-1], (await store.read(C, ())).view.cuts) == LostRange(0, (epoch + 1) << 40)
+    assert await write(store, put("a"), namespace=A) == (epoch + 1) << 40 | 1
+
+
 async def test_scripts_that_an_operator_flushes_are_loaded_again_without_a_new_epoch(
     store: RedisStore, primary: RedisProcess, coordinator: EmbeddedCoordinator
 ) -> None:
