@@ -13,8 +13,9 @@ from pathlib import Path
 import grpc
 import pytest
 from pydantic import SecretStr
-from tests.support.health import NOT_SERVING, SERVING, health, until, until_health
+from tests.support.health import NOT_SERVING, SERVING, health, until_health
 from tests.support.redis import RedisProcess, needs_redis
+from tests.support.waiting import until
 
 from noosphere.client import Client, RetryPolicy, Unavailable, connect
 from noosphere.server.app import serve

@@ -11,8 +11,9 @@ import grpc
 import pytest
 from tests.support.etcd import needs_etcd
 from tests.support.fleet import Fleet
-from tests.support.health import SERVING, until, until_health
+from tests.support.health import SERVING, until_health
 from tests.support.redis import needs_redis
+from tests.support.waiting import until
 
 from noosphere.client import Client, Conflict, connect
 from noosphere.v1 import admin_service_pb2

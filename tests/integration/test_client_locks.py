@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 from tests.support.process import ServerProcess
 from tests.support.threaded import Connect
+from tests.support.waiting import until
 
 from noosphere.client import (
     Client,
@@ -42,12 +43,6 @@ def fresh(name: str) -> str:
 async def srv() -> AsyncIterator[Server]:
     async with server() as found:
         yield found
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SECONDS_MAX):
-        while not condition():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0.001)
 
 
 async def test_one_client_holds_a_lock_and_others_wait_in_turn(binary: ServerProcess, connect: Connect) -> None:

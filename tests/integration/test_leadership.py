@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from tests.support.engine import local_server
 from tests.support.sessions import caller, proposed, refusal, session_name, space
+from tests.support.waiting import until
 from tests.support.worlds import LocalWorld
 
 from noosphere.consistency import Reason, Refusal
@@ -23,17 +24,7 @@ from noosphere.testing import ManualClock
 from noosphere.v1.memory_service_pb2 import CHANGE_KIND_EXPIRE
 from noosphere.v1.session_service_pb2 import SESSION_STATUS_CLOSED, SessionSettings
 
-TURNS_MAX = 20_000
 SPACE = "shared/sweeps"
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Returns once something holds; time stands still meanwhile, only the disk and the event loop work."""
-    for _ in range(TURNS_MAX):
-        if holds():
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("it does not come to that")
 
 
 class Server:

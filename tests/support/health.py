@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tests.support.waiting import PAUSE_SECONDS, SECONDS_MAX
 
 SERVING: int = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING: int = health_pb2.HealthCheckResponse.NOT_SERVING
-SECONDS_MAX = 60.0
-PAUSE_SECONDS = 0.05
 
 
 async def health(address: str, service: str = "") -> int:
@@ -26,14 +24,5 @@ async def until_health(address: str, status: int, *services: str) -> None:
     async with asyncio.timeout(SECONDS_MAX):
         while True:
             if all([await health(address, service) == status for service in ("", *services)]):
-                return
-            await asyncio.sleep(PAUSE_SECONDS)
-
-
-async def until(holds: Callable[[], bool], seconds: float = SECONDS_MAX) -> None:
-    """Returns once something holds, looking again and again."""
-    async with asyncio.timeout(seconds):
-        while True:
-            if holds():
                 return
             await asyncio.sleep(PAUSE_SECONDS)
