@@ -386,6 +386,19 @@ async def test_a_redis_that_is_full_takes_no_part_of_a_commit(store: RedisStore,
     assert await write(store, put("b"), namespace=A) == before + 1
 
 
+async def test_a_redis_that_misses_replicas_executes_nothing_and_is_used_again(
+    store: RedisStore, primary: RedisProcess, coordinator: EmbeddedCoordinator
+) -> None:
+    before = await write(store, put("a"), namespace=A)
+    primary.ask("CONFIG", "SET", "min-replicas-to-write", 2)
+    results = await asyncio.gather(commit(store, put("b"), namespace=A), store.read(A, ("a",)), return_exceptions=True)
+    assert [getattr(result, "reason", None) for result in results] == [Reason.ENGINE_UNAVAILABLE] * 2
+    primary.ask("CONFIG", "SET", "min-replicas-to-write", 0)
+    assert await head(store, A) == before
+    assert await write(store, put("b"), namespace=A) == before + 1
+    assert len(await coordinator.epochs()) == 2, "it was the same Redis all the time"
+
+
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
 async def test_a_redis_that_evicts_is_not_used(
     primary: RedisProcess, coordinator: EmbeddedCoordinator, policy: str
