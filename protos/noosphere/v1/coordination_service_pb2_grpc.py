@@ -120,10 +120,10 @@ class CoordinationServiceServicer(object):
     """
 
     def AcquireLock(self, request, context):
-        """Takes a lock, in the order of those who wait for it; at most 1,000 wait at one server, and 5,000 for all locks. An answer without a lock
-        means that it was not free in time. A retry under the same request id keeps its place, and is told the same token
-        while the lock is held; a holder that asks under another id waits for itself. A caller that breaks off leaves the
-        queue. One incarnation holds or awaits at most 1,000 locks.
+        """Takes a lock, in the order of those who wait for it; at most 1,000 wait for one at a server, and 5,000 for all. An
+        answer without a lock means that it was not free in time. A retry under the same request id keeps its place, and is
+        told the same token while the lock is held; a holder that asks under another id waits for itself. A caller that
+        breaks off leaves the queue. One incarnation holds or awaits at most 1,000 locks.
         INVALID_ARGUMENT: REQUEST_ID_REUSED. ABORTED: CONTENTION, to an attempt whose place a later one has taken.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

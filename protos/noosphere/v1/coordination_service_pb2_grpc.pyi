@@ -49,10 +49,10 @@ class CoordinationServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> CoordinationServiceAsyncStub: ...
     AcquireLock: _grpc.UnaryUnaryMultiCallable[_coordination_service_pb2.AcquireLockRequest, _coordination_service_pb2.AcquireLockResponse]
-    """Takes a lock, in the order of those who wait for it; at most 1,000 wait at one server, and 5,000 for all locks. An answer without a lock
-    means that it was not free in time. A retry under the same request id keeps its place, and is told the same token
-    while the lock is held; a holder that asks under another id waits for itself. A caller that breaks off leaves the
-    queue. One incarnation holds or awaits at most 1,000 locks.
+    """Takes a lock, in the order of those who wait for it; at most 1,000 wait for one at a server, and 5,000 for all. An
+    answer without a lock means that it was not free in time. A retry under the same request id keeps its place, and is
+    told the same token while the lock is held; a holder that asks under another id waits for itself. A caller that
+    breaks off leaves the queue. One incarnation holds or awaits at most 1,000 locks.
     INVALID_ARGUMENT: REQUEST_ID_REUSED. ABORTED: CONTENTION, to an attempt whose place a later one has taken.
     """
     RenewLock: _grpc.UnaryUnaryMultiCallable[_coordination_service_pb2.RenewLockRequest, _coordination_service_pb2.RenewLockResponse]
@@ -100,10 +100,10 @@ class CoordinationServiceAsyncStub(CoordinationServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     AcquireLock: _aio.UnaryUnaryMultiCallable[_coordination_service_pb2.AcquireLockRequest, _coordination_service_pb2.AcquireLockResponse]  # type: ignore[assignment]
-    """Takes a lock, in the order of those who wait for it; at most 1,000 wait at one server, and 5,000 for all locks. An answer without a lock
-    means that it was not free in time. A retry under the same request id keeps its place, and is told the same token
-    while the lock is held; a holder that asks under another id waits for itself. A caller that breaks off leaves the
-    queue. One incarnation holds or awaits at most 1,000 locks.
+    """Takes a lock, in the order of those who wait for it; at most 1,000 wait for one at a server, and 5,000 for all. An
+    answer without a lock means that it was not free in time. A retry under the same request id keeps its place, and is
+    told the same token while the lock is held; a holder that asks under another id waits for itself. A caller that
+    breaks off leaves the queue. One incarnation holds or awaits at most 1,000 locks.
     INVALID_ARGUMENT: REQUEST_ID_REUSED. ABORTED: CONTENTION, to an attempt whose place a later one has taken.
     """
     RenewLock: _aio.UnaryUnaryMultiCallable[_coordination_service_pb2.RenewLockRequest, _coordination_service_pb2.RenewLockResponse]  # type: ignore[assignment]
@@ -154,10 +154,10 @@ class CoordinationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _coordination_service_pb2.AcquireLockRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordination_service_pb2.AcquireLockResponse, _abc.Awaitable[_coordination_service_pb2.AcquireLockResponse]]:
-        """Takes a lock, in the order of those who wait for it; at most 1,000 wait at one server, and 5,000 for all locks. An answer without a lock
-        means that it was not free in time. A retry under the same request id keeps its place, and is told the same token
-        while the lock is held; a holder that asks under another id waits for itself. A caller that breaks off leaves the
-        queue. One incarnation holds or awaits at most 1,000 locks.
+        """Takes a lock, in the order of those who wait for it; at most 1,000 wait for one at a server, and 5,000 for all. An
+        answer without a lock means that it was not free in time. A retry under the same request id keeps its place, and is
+        told the same token while the lock is held; a holder that asks under another id waits for itself. A caller that
+        breaks off leaves the queue. One incarnation holds or awaits at most 1,000 locks.
         INVALID_ARGUMENT: REQUEST_ID_REUSED. ABORTED: CONTENTION, to an attempt whose place a later one has taken.
         """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from weakref import WeakSet
 
 from noosphere.consistency import Reason, Refusal
@@ -87,12 +87,8 @@ class Followed:
         """Returns whether anybody follows it."""
         return storage_id in self._counts
 
-    def __iter__(self) -> Iterator[bytes]:
-        """Goes over the storage ids of what is followed now."""
-        return iter(list(self._counts))
-
-    def add(self, ref: NamespaceRef) -> bool:
-        """Counts one more; returns whether it is the first.
+    def add(self, ref: NamespaceRef) -> None:
+        """Counts one more.
 
         Raises:
             Refusal: LIMIT_EXCEEDED.
@@ -102,7 +98,6 @@ class Followed:
             message = f"{FOLLOWED_MAX} namespaces are watched or waited for in this process; no more at once"
             raise Refusal(Reason.LIMIT_EXCEEDED, message)
         self._counts[ref.storage_id] = count + 1
-        return count == 0
 
     def remove(self, ref: NamespaceRef) -> bool:
         """Counts one less; returns whether it was the last.
