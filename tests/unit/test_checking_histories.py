@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +13,8 @@ from msgspec.structs import replace
 from tests.support.checking_simulation import FAILOVER_FAULTS, FAULTS, simulate
 
 from noosphere.server.checking import Kind, Outcome, Verdict, check_calls
+from noosphere.server.checking.branches import branches_of
+from noosphere.server.checking.history import Call
 
 # For each fault: what each checker must call it in at least one of the histories below.
 EXPECTED: dict[str, dict[str, set[Kind]]] = {
@@ -162,3 +166,44 @@ def test_figures_are_counted_from_the_calls() -> None:
     assert figures.unknown == sum(call.outcome is Outcome.UNKNOWN for call in history.calls)
     assert figures.lost_updates == 0
     assert figures.duplicate_completions == 0
+
+
+def test_a_repetition_answered_from_a_lost_state_is_still_the_commit_that_survived() -> None:
+    """A reply was lost; the call was executed before the cut, and answered past it when it was asked again."""
+    cut, later = (1 << 40) + 1, (2 << 40) + 1
+
+    def call(number: int, **fields: Any) -> Call:
+        start = number * 100
+        reply = {"process": "a", "call": number, "return_ns": start + 50, "outcome": "ok", **fields.pop("reply")}
+        return msgspec.convert(
+            {"process": "a", "call": number, "namespace": "shared/s", "start_ns": start, "reply": reply, **fields}, Call
+        )
+
+    first, second = ({"key": key, "kind": "put", "value": f"v{key}", "expected": 0, "base": []} for key in ("k", "l"))
+    calls = (
+        call(
+            1,
+            op="put",
+            writes=[first],
+            reply={"head": cut + 1, "revision": cut, "replayed": True, "results": [{"version": cut}]},
+        ),
+        call(
+            2,
+            op="put",
+            writes=[second],
+            reply={"head": cut + 2, "revision": cut + 2, "results": [{"version": cut + 2}]},
+        ),
+        call(
+            3,
+            op="get",
+            keys=["k"],
+            reply={"head": later, "seen": [{"key": "k", "version": cut, "values": ["vk"]}]},
+        ),
+    )
+    trunk, ended = branches_of(calls, [(2, cut)])
+    assert [one.call for one in trunk.calls] == [1, 3]
+    assert [one.call for one in ended.calls] == [1, 2]
+    assert ended.lost == 1
+    committed = trunk.calls[0].reply
+    assert committed is not None
+    assert committed.head == committed.revision == cut, "of the state that was lost it tells nothing"

@@ -40,14 +40,20 @@ def branches_of(calls: Sequence[Call], cuts: Sequence[tuple[int, int]]) -> Itera
         cuts: for each later epoch, oldest first, its number and what survived: the newest revision before it.
     """
     lost = [_lost_by(call, cuts) for call in calls]
-    yield Branch(0, tuple(call for call, epoch in zip(calls, lost, strict=True) if not epoch), 0)
+    # What was answered from a state that is lost may have been executed before, as a repetition: its commit is there.
+    kept = [call if not by else _outlasting(call, cuts) for call, by in zip(calls, lost, strict=True)]
+    yield Branch(0, tuple(call for call in kept if call is not None), 0)
     for epoch, cut in cuts:
         ended = [call for call, by in zip(calls, lost, strict=True) if by == epoch]
         if ended:
             last_ns = max(call.reply.return_ns for call in ended if call.reply is not None)
             # What an earlier failover has ended is nothing that later ones could rest on.
-            others = (call for call, by in zip(calls, lost, strict=True) if not by or by > epoch)
-            rest = (_below(call, cut, last_ns) for call in others)
+            others = (
+                call if not by or by > epoch else shown
+                for call, shown, by in zip(calls, kept, lost, strict=True)
+                if by != epoch
+            )
+            rest = (_below(call, cut, last_ns) for call in others if call is not None)
             found = sorted((*ended, *(call for call in rest if call is not None)), key=lambda call: call.start_ns)
             commits = sum(call.applied is not None and call.applied.revision > cut for call in ended)
             yield Branch(epoch, tuple(found), commits)
@@ -83,8 +89,19 @@ def _lost_by(call: Call, cuts: Sequence[tuple[int, int]]) -> int:
     """Returns the epoch with which the state that a call was answered from was lost; 0 if it was not."""
     if call.reply is None:
         return 0
-    newest = max(call.reply.head, call.reply.revision)
-    return next((epoch for epoch, cut in cuts if cut < newest <= epoch << 40), 0)
+    return _ended_by(max(call.reply.head, call.reply.revision), cuts)
+
+
+def _ended_by(revision: int, cuts: Sequence[tuple[int, int]]) -> int:
+    return next((epoch for epoch, cut in cuts if cut < revision <= epoch << 40), 0)
+
+
+def _outlasting(call: Call, cuts: Sequence[tuple[int, int]]) -> Call | None:
+    """Returns the commit of a call whose answer shows a lost state; None without one, or if that is lost, too."""
+    reply = call.applied
+    if call.op not in MUTATING or reply is None or not reply.revision or _ended_by(reply.revision, cuts):
+        return None
+    return replace(call, reply=_bare(reply, call))
 
 
 def _below(call: Call, cut: int, last_ns: int) -> Call | None:
