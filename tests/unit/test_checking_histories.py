@@ -179,7 +179,9 @@ def test_a_repetition_answered_from_a_lost_state_is_still_the_commit_that_surviv
             {"process": "a", "call": number, "namespace": "shared/s", "start_ns": start, "reply": reply, **fields}, Call
         )
 
-    first, second = ({"key": key, "kind": "put", "value": f"v{key}", "expected": 0, "base": []} for key in ("k", "l"))
+    first, second = [
+        {"key": key, "kind": "put", "value": f"v{key}", "expected": 0, "base": list[str]()} for key in ("k", "l")
+    ]
     calls = (
         call(
             1,
