@@ -67,8 +67,9 @@ class Feed:
                 self._client.check()
                 raise unavailable()
         finally:
-            # Whoever has given up is taken off with those before it.
+            # Whoever has given up is taken off with those before it, also while nothing moves.
             future.cancel()
+            self._move(self._reached)
 
     async def close(self) -> None:
         """Ends the watch."""
@@ -101,6 +102,9 @@ class Feed:
             except ValueError:
                 # The watch stays where it is, so callers are refused rather than served by half of the rules.
                 log.exception("etcd holds what this version cannot read")
+            except Exception:
+                # Nobody would look any more if this ended the task that does.
+                log.exception("the watch of etcd has failed")
             await self._clock.sleep(pause)
             pause = min(pause * 2, PAUSE_SECONDS_MAX)
 
