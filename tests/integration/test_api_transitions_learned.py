@@ -221,7 +221,8 @@ async def test_a_session_that_is_left_to_its_agents_learns_when_they_ask(world: 
     response = await a.call("RunTransitions", request, pb.RunTransitionsResponse)
     (told,) = learned(response.transitions)
     ((made_at, _),) = await outbox_puts(a, names[2])
-    assert response.head == made_at, "what was learned is behind it"
+    # Not equal: the sweeper may have come by, and it commits as well.
+    assert response.head >= made_at, "what was learned is not behind it"
     assert await a.transitions(names[2]) == [told]
     assert learned(list((await a.run(names[2])).values())) == [], "once"
     assert len(await procedures(a, *names)) == 1
