@@ -15,7 +15,7 @@ from .view import View
 ROUNDS_PER_LEASE = 3
 REVIVALS_AT_ONCE = 16
 PAUSE_SECONDS = 1.0
-"""After a round that failed, and between rounds at least."""
+"""After a round that failed."""
 
 log = logging.getLogger("noosphere.storage.etcd")
 
@@ -83,11 +83,14 @@ class Renewer:
             try:
                 await self._round(touched)
                 failing = False
-            except Refusal as refusal:
+            except Exception as error:
                 self._touched |= touched & self._view.agents.keys()
-                if not failing:
-                    failing = True
-                    log.warning("agents' leases cannot be renewed, they may lapse: %s", refusal)
+                if not isinstance(error, Refusal):
+                    # Nobody would renew any more if this ended the task that does.
+                    log.exception("agents' leases could not be renewed")
+                elif not failing:
+                    log.warning("agents' leases cannot be renewed, they may lapse: %s", error)
+                failing = True
             await self._clock.sleep(PAUSE_SECONDS if failing else 0)
 
     async def _round(self, touched: set[str]) -> None:
