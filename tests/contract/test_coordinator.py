@@ -11,6 +11,7 @@ from tests.contract.lab import EmbeddedLab
 from noosphere.consistency import DEFAULT_POLICY, ConflictPolicy, NamePattern, NamespacePolicy, Reason, Refusal
 from noosphere.consistency.limits import AGENT_LEASE_MS
 from noosphere.server.ports.coordinator import Coordinator, Incarnation
+from noosphere.server.ports.grants import GrantKey, Verb
 
 NAMES = ["planner-0", "a|b", "x%_*", "代理", "ä/b:c-{d}"]
 STRICT = NamespacePolicy(
@@ -209,6 +210,33 @@ async def test_rules_are_shown_as_one_table_under_concurrent_changes(lab: Coordi
 async def test_removing_rules_that_are_not_there_is_no_error(lab: CoordinatorLab) -> None:
     await lab.coordinator.set_policy(NamePattern("shared/none", True), None)
     assert dict(lab.coordinator.policies().entries) == {}
+
+
+async def test_grants_are_set_replaced_and_taken_back_each_with_a_new_version(lab: CoordinatorLab) -> None:
+    coordinator = lab.coordinator
+    start = coordinator.policies()
+    assert dict(start.grants) == {}
+    exactly = GrantKey(NamePattern("jwt:https://issuer|名/* %_", True), NamePattern("shared/a", True))
+    all_of = exactly._replace(principal=exactly.principal._replace(exact=False))
+    below = exactly._replace(namespace=NamePattern("shared/a", False))
+    versions = [
+        await coordinator.set_grant(exactly, frozenset({Verb.READ})),
+        await coordinator.set_policy(exactly.namespace, STRICT),
+        await coordinator.set_grant(all_of, frozenset({Verb.READ, Verb.WATCH})),
+        await coordinator.set_grant(below, frozenset(Verb)),
+        await coordinator.set_grant(exactly, frozenset({Verb.ADMIN, Verb.WRITE})),
+        await coordinator.set_grant(all_of, frozenset()),
+        await coordinator.set_grant(all_of, frozenset()),
+    ]
+    assert versions == list(range(start.config_version + 1, start.config_version + 8)), "one version for both"
+    expected = {exactly: frozenset({Verb.ADMIN, Verb.WRITE}), below: frozenset(Verb)}
+    for _ in range(2):
+        table = lab.coordinator.policies()
+        assert (table.config_version, dict(table.grants)) == (versions[-1], expected)
+        assert dict(table.entries) == {exactly.namespace: STRICT}
+        assert await lab.coordinator.refresh() == table
+        await lab.crash()
+    assert dict(start.grants) == {}, "a table that was handed out does not change"
 
 
 async def test_an_epoch_is_above_all_before_and_not_below_what_is_asked(lab: CoordinatorLab) -> None:

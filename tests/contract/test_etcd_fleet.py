@@ -17,6 +17,7 @@ from tests.support.proxy import Fault, Proxy, proxied
 
 from noosphere.consistency import DEFAULT_POLICY, NamePattern, Reason, Refusal
 from noosphere.server.ports.coordinator import Incarnation
+from noosphere.server.ports.grants import GrantKey, Verb
 from noosphere.server.ports.runtime import SystemClock
 from noosphere.server.storage.etcd import EtcdCoordinator, UnfitEtcd
 from noosphere.server.storage.etcd.client import EtcdClient
@@ -103,6 +104,21 @@ async def test_rules_reach_every_process_and_are_never_half_changed(etcd: EtcdLa
         await etcd.coordinator.set_policy(names[0], DEFAULT_POLICY)
         await until(lambda: other.policies().config_version == 17)
         assert other.policies().entries[names[0]] == DEFAULT_POLICY
+
+
+async def test_grants_reach_every_process_with_the_rules(etcd: EtcdLab) -> None:
+    async with second(etcd) as other:
+        names = [GrantKey(NamePattern(f"token:{i}", True), NamePattern("shared/", False)) for i in range(8)]
+        calls = [
+            (etcd.coordinator, other)[i % 2].set_grant(name, frozenset({Verb.READ})) for i, name in enumerate(names)
+        ]
+        rules = [other.set_policy(NamePattern(f"shared/{i}", True), STRICT) for i in range(8)]
+        versions = await asyncio.gather(*calls, *rules)
+        assert sorted(versions) == list(range(1, 17))
+        assert await other.refresh() == await etcd.coordinator.refresh()
+        await etcd.coordinator.set_grant(names[0], frozenset())
+        await until(lambda: other.policies().config_version == 17)
+        assert set(other.policies().grants) == set(names[1:])
 
 
 async def test_two_processes_begin_different_epochs(etcd: EtcdLab) -> None:

@@ -1,4 +1,4 @@
-"""The coordinator port: incarnations, epochs, rules by name pattern, locks and presence.
+"""The coordinator port: incarnations, epochs, rules and grants by name pattern, locks and presence.
 
 What must be agreed on by every replica and changes rarely. The embedded driver serves one process;
 etcd serves a fleet.
@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from noosphere.consistency import NamePattern, NamespacePolicy
 
+from .grants import GrantKey, Verb
 from .locks import Locks, Presence
 
 
@@ -23,10 +24,11 @@ class Incarnation(NamedTuple):
 
 
 class PolicyTable(NamedTuple):
-    """Rules by pattern, with the version of the whole table."""
+    """Rules and grants by pattern, with the version of the whole table."""
 
     config_version: int
     entries: Mapping[NamePattern, NamespacePolicy]
+    grants: Mapping[GrantKey, frozenset[Verb]]
 
 
 class EpochRecord(NamedTuple):
@@ -108,7 +110,7 @@ class Coordinator(Protocol):
         ...
 
     def policies(self) -> PolicyTable:
-        """Returns the rules as this process knows them. Never waits."""
+        """Returns the rules and grants as this process knows them. Never waits."""
         ...
 
     async def refresh(self) -> PolicyTable:
@@ -120,6 +122,14 @@ class Coordinator(Protocol):
 
         Raises:
             Refusal: LIMIT_EXCEEDED, above 10,000 patterns; CONTENTION, if other processes were always faster.
+        """
+        ...
+
+    async def set_grant(self, key: GrantKey, verbs: frozenset[Verb]) -> int:
+        """Grants these verbs and no others, or (none) takes a grant back; returns the new configuration version.
+
+        Raises:
+            Refusal: LIMIT_EXCEEDED, above 10,000 grants; CONTENTION, if other processes were always faster.
         """
         ...
 

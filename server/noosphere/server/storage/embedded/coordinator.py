@@ -15,6 +15,7 @@ import msgspec
 from noosphere.consistency import NamePattern, NamespacePolicy, Reason, Refusal, exhausted
 
 from ...ports.coordinator import EpochRecord, Incarnation, PolicyTable
+from ...ports.grants import GrantKey, Verb
 from ...ports.runtime import Clock
 from ..leasing import ended, outrun
 from .database import damaged, open_database
@@ -31,6 +32,7 @@ AGENTS_OPEN_MAX = 100_000
 """Agents that were opened and not closed. Above it, opening one ends the one whose lease lapsed first."""
 
 PATTERNS_MAX = 10_000
+GRANTS_MAX = 10_000
 
 _SCHEMA = """
 CREATE TABLE state(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -41,6 +43,15 @@ CREATE TABLE policies(
 CREATE TABLE epochs(
     epoch INTEGER PRIMARY KEY, started_ms INTEGER NOT NULL, cause TEXT NOT NULL, recovered TEXT NOT NULL
 );
+"""
+
+# Not in the schema: files from before there were grants have no such table.
+_GRANTS = """
+CREATE TABLE IF NOT EXISTS grants(
+    principal TEXT NOT NULL, principal_exact INTEGER NOT NULL,
+    namespace TEXT NOT NULL, namespace_exact INTEGER NOT NULL,
+    verbs TEXT NOT NULL, PRIMARY KEY(principal, principal_exact, namespace, namespace_exact)
+) WITHOUT ROWID
 """
 
 T = TypeVar("T")
@@ -71,6 +82,13 @@ class _Loaded:
             self.policies = {
                 NamePattern(text, bool(exact)): msgspec.json.decode(policy, type=NamespacePolicy)
                 for text, exact, policy in db.execute("SELECT text, exact, policy FROM policies ORDER BY text")
+            }
+            db.execute(_GRANTS)
+            self.grants = {
+                GrantKey(NamePattern(who, bool(all_of_it)), NamePattern(where, bool(exact))): msgspec.json.decode(
+                    verbs, type=frozenset[Verb]
+                )
+                for who, all_of_it, where, exact, verbs in db.execute("SELECT * FROM grants")
             }
             self.epochs = [EpochRecord(*row) for row in db.execute("SELECT * FROM epochs ORDER BY epoch")]
         except (sqlite3.DatabaseError, msgspec.MsgspecError) as error:
@@ -105,6 +123,7 @@ class EmbeddedCoordinator:
         # Insertion order is the order of opening, which is about the order of lapsing.
         self._leases = {agent_id: _Lease(number, 0) for agent_id, number in loaded.open_agents.items()}
         self._policies = loaded.policies
+        self._grants = loaded.grants
         self._config_version = loaded.config_version
         self._table = self._make_table()
         self._epochs = loaded.epochs
@@ -270,11 +289,40 @@ class EmbeddedCoordinator:
             self._policies[pattern] = policy
             text = msgspec.json.encode(policy).decode()
             change = ("INSERT OR REPLACE INTO policies VALUES (?, ?, ?)", (pattern.text, pattern.exact, text))
+        await self._show(change, version)
+        return version
+
+    async def set_grant(self, key: GrantKey, verbs: frozenset[Verb]) -> int:
+        """Grants these verbs and no others, or (none) takes a grant back; returns the new configuration version.
+
+        Raises:
+            Refusal: LIMIT_EXCEEDED, above 10,000 grants.
+        """
+        self._check()
+        if verbs and key not in self._grants and len(self._grants) >= GRANTS_MAX:
+            raise exhausted("grant", len(self._grants) + 1, GRANTS_MAX, "too many grants")
+        self._config_version = version = self._config_version + 1
+        pair = (*key.principal, *key.namespace)
+        if verbs:
+            self._grants[key] = verbs
+            text = msgspec.json.encode(sorted(verbs)).decode()
+            change: Statement = ("INSERT OR REPLACE INTO grants VALUES (?, ?, ?, ?, ?)", (*pair, text))
+        else:
+            self._grants.pop(key, None)
+            change = (
+                "DELETE FROM grants WHERE principal = ? AND principal_exact = ? AND namespace = ? "
+                "AND namespace_exact = ?",
+                pair,
+            )
+        await self._show(change, version)
+        return version
+
+    async def _show(self, change: Statement, version: int) -> None:
+        """Writes a change of rules or grants, and only then shows it."""
         table = self._make_table()
         await self._write([change, ("INSERT OR REPLACE INTO state VALUES ('config_version', ?)", (version,))])
         # Calls end in the order in which they began.
         self._table = table
-        return version
 
     async def epochs(self) -> tuple[EpochRecord, ...]:
         """Returns every epoch, oldest first."""
@@ -322,7 +370,9 @@ class EmbeddedCoordinator:
         return number
 
     def _make_table(self) -> PolicyTable:
-        return PolicyTable(self._config_version, MappingProxyType(dict(self._policies)))
+        return PolicyTable(
+            self._config_version, MappingProxyType(dict(self._policies)), MappingProxyType(dict(self._grants))
+        )
 
     def _first_lapsed(self, now_ms: int) -> str:
         for agent_id, lease in self._leases.items():

@@ -8,6 +8,7 @@ from noosphere.consistency import NamePattern, NamespacePolicy
 from noosphere.consistency.limits import AGENT_LEASE_MS
 
 from ...ports.coordinator import EpochRecord, Incarnation, PolicyTable
+from ...ports.grants import GrantKey, Verb
 from ...ports.runtime import Clock
 from .agents import Agents
 from .client import EtcdClient
@@ -169,6 +170,14 @@ class EtcdCoordinator:
             Refusal: LIMIT_EXCEEDED, above 10,000 patterns; CONTENTION; ENGINE_UNAVAILABLE.
         """
         return await self._rules.set(pattern, policy)
+
+    async def set_grant(self, key: GrantKey, verbs: frozenset[Verb]) -> int:
+        """Grants these verbs and no others, or (none) takes a grant back; returns the new configuration version.
+
+        Raises:
+            Refusal: LIMIT_EXCEEDED, above 10,000 grants; CONTENTION; ENGINE_UNAVAILABLE.
+        """
+        return await self._rules.grant(key, verbs)
 
     async def epochs(self) -> tuple[EpochRecord, ...]:
         """Returns every epoch, oldest first.

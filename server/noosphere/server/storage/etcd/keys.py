@@ -6,7 +6,8 @@ epoch/<16 hex digits> a record of each epoch
 here/<group>\0<name>  a member of a group
 mine/<agent>#<number> what an incarnation holds: under the same leases
 live/                 what every replica watches
-    config            the version of all rules
+    config            the version of all rules and grants
+    grant/<=|^><principal>\0<=|^><namespace>  what is granted to whom there
     lease/<agent>     gone when the agent's lease has lapsed
     open/<agent>      not closed; its revision is the present incarnation's number, its value the request's id
     rule/<=|^><text>  the rules of one exact name, or of a prefix
@@ -20,6 +21,7 @@ from hashlib import blake2b
 from noosphere.consistency import NamePattern, actor_name
 
 from ...ports.coordinator import Incarnation
+from ...ports.grants import GrantKey
 from . import wire_pb2 as wire
 
 FORMAT = b"1"
@@ -42,6 +44,7 @@ class Layout:
         self.leases = self.live + b"lease/"
         self.opens = self.live + b"open/"
         self.rules = self.live + b"rule/"
+        self.grants = self.live + b"grant/"
         self.seats = self.live + b"seat/"
         self._here = base + b"here/"
         self._mine = base + b"mine/"
@@ -69,12 +72,20 @@ class Layout:
 
     def rule(self, pattern: NamePattern) -> bytes:
         """Returns the key of a pattern's rules."""
-        return self.rules + (b"=" if pattern.exact else b"^") + pattern.text.encode()
+        return self.rules + _told(pattern)
 
     def pattern_of(self, key: bytes) -> NamePattern:
         """Returns the pattern of a key."""
-        text = key.removeprefix(self.rules).decode()
-        return NamePattern(text[1:], text[0] == "=")
+        return _pattern_in(key.removeprefix(self.rules))
+
+    def grant(self, key: GrantKey) -> bytes:
+        """Returns the key of a grant. Names have no NUL, so no two have the same."""
+        return self.grants + _told(key.principal) + b"\0" + _told(key.namespace)
+
+    def grant_of(self, key: bytes) -> GrantKey:
+        """Returns the grant of a key."""
+        principal, _, namespace = key.removeprefix(self.grants).partition(b"\0")
+        return GrantKey(_pattern_in(principal), _pattern_in(namespace))
 
     def lock(self, name: str) -> bytes:
         """Returns what the keys of all begin with who want a lock. Names have no NUL, so nobody else's do."""
@@ -103,6 +114,15 @@ class Layout:
     def member(self, group: str, name: str) -> bytes:
         """Returns the key of a member."""
         return self.group(group) + name.encode()
+
+
+def _told(pattern: NamePattern) -> bytes:
+    return (b"=" if pattern.exact else b"^") + pattern.text.encode()
+
+
+def _pattern_in(told: bytes) -> NamePattern:
+    text = told.decode()
+    return NamePattern(text[1:], text[0] == "=")
 
 
 def asker(owner: str, request: str, lease: int) -> bytes:

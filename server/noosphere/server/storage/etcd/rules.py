@@ -1,12 +1,16 @@
-"""Rules by name pattern on etcd: one version for all of them, counted up with each change."""
+"""Rules and grants by name pattern on etcd: one version for all of them, counted up with each change."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import msgspec
 
 from noosphere.consistency import NamePattern, NamespacePolicy, Reason, Refusal, exhausted
 
 from ...ports.coordinator import PolicyTable
+from ...ports.grants import GrantKey, Verb
+from . import wire_pb2 as wire
 from .client import EtcdClient
 from .feed import Feed
 from .keys import Layout, delete, put, unchanged
@@ -14,12 +18,13 @@ from .turns import Turns
 from .view import View
 
 PATTERNS_MAX = 10_000
+GRANTS_MAX = 10_000
 TRIES_MAX = 16
 """How often another process may be faster."""
 
 
 class Rules:
-    """Changes rules; what this process knows of them comes by the watch."""
+    """Changes rules and grants; what this process knows of them comes by the watch."""
 
     def __init__(self, client: EtcdClient, layout: Layout, view: View, feed: Feed) -> None:
         self._client = client
@@ -46,16 +51,35 @@ class Rules:
             Refusal: LIMIT_EXCEEDED, CONTENTION or ENGINE_UNAVAILABLE.
         """
         key = self._layout.rule(pattern)
-        change = delete(key) if policy is None else put(key, msgspec.json.encode(policy))
+
+        def check_room(table: PolicyTable) -> None:
+            if policy is not None and pattern not in table.entries and len(table.entries) >= PATTERNS_MAX:
+                raise exhausted("pattern", len(table.entries) + 1, PATTERNS_MAX, "too many patterns")
+
+        return await self._change(delete(key) if policy is None else put(key, msgspec.json.encode(policy)), check_room)
+
+    async def grant(self, grant: GrantKey, verbs: frozenset[Verb]) -> int:
+        """Sets or (no verbs) removes a grant; returns the new version.
+
+        Raises:
+            Refusal: LIMIT_EXCEEDED, CONTENTION or ENGINE_UNAVAILABLE.
+        """
+        key = self._layout.grant(grant)
+
+        def check_room(table: PolicyTable) -> None:
+            if verbs and grant not in table.grants and len(table.grants) >= GRANTS_MAX:
+                raise exhausted("grant", len(table.grants) + 1, GRANTS_MAX, "too many grants")
+
+        return await self._change(put(key, msgspec.json.encode(sorted(verbs))) if verbs else delete(key), check_room)
+
+    async def _change(self, change: wire.RequestOp, check_room: Callable[[PolicyTable], None]) -> int:
         async with self._turns.of("policy"):
             for _ in range(TRIES_MAX):
                 config = await self._client.read(self._layout.config)
                 seen, version = (config.mod_revision, int(config.value)) if config is not None else (0, 0)
                 # The view then shows the rules of this version or of a later one, which the condition excludes.
                 await self._feed.reach(seen)
-                known = self._view.table.entries
-                if policy is not None and pattern not in known and len(known) >= PATTERNS_MAX:
-                    raise exhausted("pattern", len(known) + 1, PATTERNS_MAX, "too many patterns")
+                check_room(self._view.table)
                 written = await self._client.write(
                     [unchanged(self._layout.config, seen)],
                     [change, put(self._layout.config, str(version + 1).encode())],

@@ -11,6 +11,7 @@ import msgspec
 from noosphere.consistency import NamePattern, NamespacePolicy
 
 from ...ports.coordinator import PolicyTable
+from ...ports.grants import GrantKey, Verb
 from . import wire_pb2 as wire
 from .keys import Layout
 
@@ -39,10 +40,11 @@ class View:
         # etcd removes an entry when the lease lapses. A lease is always that of the present incarnation.
         self.leases: dict[str, int] = {}
         self._rules: dict[NamePattern, NamespacePolicy] = {}
+        self._grants: dict[GrantKey, frozenset[Verb]] = {}
         self._config_version = 0
         self._rules_moved = False
         self._left: dict[bytes, set[asyncio.Future[None]]] = {}
-        self.table = PolicyTable(0, MappingProxyType({}))
+        self.table = PolicyTable(0, MappingProxyType({}), MappingProxyType({}))
 
     def left(self, key: bytes, future: asyncio.Future[None]) -> None:
         """Asks that ``future`` be done when a key has gone, or may have. Whoever gives up cancels it."""
@@ -63,7 +65,7 @@ class View:
             ValueError: something in it is not readable.
         """
         earlier = self.agents
-        self.agents, self.leases, self._rules, self._config_version = {}, {}, {}, 0
+        self.agents, self.leases, self._rules, self._grants, self._config_version = {}, {}, {}, {}, 0
         for kv in kvs:
             self._put(kv)
         for agent_id, agent in self.agents.items():
@@ -97,6 +99,9 @@ class View:
         elif key.startswith(layout.rules):
             self._rules[layout.pattern_of(key)] = msgspec.json.decode(kv.value, type=NamespacePolicy)
             self._rules_moved = True
+        elif key.startswith(layout.grants):
+            self._grants[layout.grant_of(key)] = msgspec.json.decode(kv.value, type=frozenset[Verb])
+            self._rules_moved = True
         elif key == layout.config:
             self._config_version = int(kv.value)
             self._rules_moved = True
@@ -110,6 +115,9 @@ class View:
         elif key.startswith(layout.rules):
             self._rules.pop(layout.pattern_of(key), None)
             self._rules_moved = True
+        elif key.startswith(layout.grants):
+            self._grants.pop(layout.grant_of(key), None)
+            self._rules_moved = True
         else:
             self._tell(key)
 
@@ -122,4 +130,6 @@ class View:
         # A table that was handed out never changes, and shows whole revisions only.
         if self._rules_moved:
             self._rules_moved = False
-            self.table = PolicyTable(self._config_version, MappingProxyType(dict(self._rules)))
+            self.table = PolicyTable(
+                self._config_version, MappingProxyType(dict(self._rules)), MappingProxyType(dict(self._grants))
+            )

@@ -1,0 +1,31 @@
+"""Grants: who may do what in which namespaces, as the coordinator keeps them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from noosphere.consistency import NamePattern
+
+
+class Verb(StrEnum):
+    """What can be granted."""
+
+    READ = "read"
+    WRITE = "write"
+    DELETE = "delete"
+    WATCH = "watch"
+    RESOLVE = "resolve"
+    ADMIN = "admin"
+
+
+class GrantKey(NamedTuple):
+    """To whom something is granted, and where; there is one grant for each pair.
+
+    Attributes:
+        principal: names of principals.
+        namespace: names of namespaces.
+    """
+
+    principal: NamePattern
+    namespace: NamePattern
