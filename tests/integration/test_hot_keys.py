@@ -7,20 +7,23 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.support.api import Agent, counter, data
 from tests.support.engine import LocalServer, local_server
 from tests.support.statuses import Refused
 
 from noosphere.consistency import Reason
+from noosphere.server.storage.embedded import EmbeddedStore
 
 CALLERS = 100
 """More than a write has attempts."""
 
 
 class Distant:
-    """Has every call of a store take a while, in which others make theirs."""
+    """Has every call of a store take a while, in which others make theirs, as those of one elsewhere do."""
 
-    def __init__(self, server: LocalServer) -> None:
+    def __init__(self, server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(EmbeddedStore, "remote", True)
         self.commits = 0
         store = server.engine.store
         for name in ("read", "commit"):
@@ -36,22 +39,24 @@ class Distant:
         return called
 
 
-async def test_operations_of_many_callers_apply_all_of_them(tmp_path: Path) -> None:
+async def test_operations_of_many_callers_apply_all_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with local_server(tmp_path) as server:
         agent = Agent(server.api, await server.api.open_agent("a"))
         await agent.merge("shared/s", counter("k", 0))
-        distant = Distant(server)
+        distant = Distant(server, monkeypatch)
         await asyncio.gather(*(agent.merge("shared/s", counter("k")) for _ in range(CALLERS)))
         assert data(await agent.get("shared/s", "k")) == str(CALLERS).encode()
         # All the first attempts, of which one was made; from then on none in vain.
         assert distant.commits < 2 * CALLERS
 
 
-async def test_of_callers_that_have_seen_the_same_one_writes_and_the_others_hardly_try(tmp_path: Path) -> None:
+async def test_of_callers_that_have_seen_the_same_one_writes_and_the_others_hardly_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with local_server(tmp_path) as server:
         agent = Agent(server.api, await server.api.open_agent("a"))
         seen = (await agent.put("shared/s", "k", 0, expected=0)).version
-        distant = Distant(server)
+        distant = Distant(server, monkeypatch)
         rounds = 5
         for _ in range(rounds):
             seen = await _one_of_many(agent, seen)
