@@ -29,6 +29,7 @@ BREAKS = {
 }
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", PROJECTS)
 def test_their_tests_pass(name: str, tmp_path: Path) -> None:
     project = copy_project(name, tmp_path)
@@ -41,6 +42,7 @@ def test_their_tests_pass(name: str, tmp_path: Path) -> None:
     assert "skipped" not in done.stdout
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", PROJECTS)
 def test_they_notice_what_is_broken(name: str, tmp_path: Path) -> None:
     project = copy_project(name, tmp_path)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import grpc
+import pytest
 from tests.faults.conftest import connected
 from tests.support.api import put
 from tests.support.process import ServerProcess
@@ -87,6 +88,7 @@ async def check_whole(a: SessionAgent, s: str) -> str:
     return last
 
 
+@pytest.mark.campaign
 async def test_checkpoints_and_restores_are_whole(server: ServerProcess) -> None:
     ids = [f"s{number}" for number in range(SESSIONS)]
     rng = random.Random(7)
@@ -124,6 +126,7 @@ async def _said_at(a: SessionAgent, s: str, checkpoint: pb.Checkpoint) -> str:
     return said_at[checkpoint.last_message] if checkpoint.last_message else ""
 
 
+@pytest.mark.campaign
 async def test_an_archived_item_is_a_candidate_or_still_there(server: ServerProcess) -> None:
     expected = {f"k{place:03}" for place in range(CLOSED_ITEMS)}
     torn = 0

@@ -19,6 +19,7 @@ TURNS_A_ROUND = 15
 ITEMS_A_TURN = 6
 
 
+@pytest.mark.campaign
 async def test_no_item_is_ever_without_its_candidate(server: ServerProcess) -> None:
     written: set[str] = set()
     for number in range(ROUNDS):

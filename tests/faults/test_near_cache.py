@@ -67,6 +67,7 @@ async def _until_answered(cache: NearCache, key: str) -> object:
         await asyncio.sleep(0)
 
 
+@pytest.mark.campaign
 async def test_over_kills_a_cache_shows_each_counter_rising_and_never_less_than_was_seen(server: ServerProcess) -> None:
     """One reader, one writer that tells it what was acknowledged, five kills."""
     async with (

@@ -7,6 +7,7 @@ import os
 import random
 from collections import Counter
 
+import pytest
 from tests.faults.conftest import connected
 from tests.support.process import ServerProcess
 
@@ -55,6 +56,7 @@ class Callers:
             await self._progress.wait_for(lambda: self.counted >= goal)
 
 
+@pytest.mark.campaign
 async def test_kills_under_64_coalesced_callers_and_a_watch(server: ServerProcess) -> None:
     chance = random.Random(64)
     async with (

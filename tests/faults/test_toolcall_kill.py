@@ -89,6 +89,7 @@ async def check(a: SessionAgent, acknowledged: dict[str, pb.FinishToolCallRespon
     return pending
 
 
+@pytest.mark.campaign
 async def test_a_result_is_there_as_a_whole_or_not_at_all(server: ServerProcess) -> None:
     acknowledged: dict[str, pb.FinishToolCallResponse] = {}
     torn = 0

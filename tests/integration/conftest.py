@@ -89,7 +89,7 @@ def connect(request: pytest.FixtureRequest) -> Connect:
         "in process",
         pytest.param("two replicas", marks=pytest.mark.campaign),
         "over a socket",
-        "through a pipeline",
+        pytest.param("through a pipeline", marks=pytest.mark.campaign),
         pytest.param("through a sync client", marks=pytest.mark.campaign),
         pytest.param("over a fleet", marks=[needs_redis, needs_etcd]),
     ]

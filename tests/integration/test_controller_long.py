@@ -20,6 +20,7 @@ ITEMS_A_TURN_MAX = 3
 _GOING = {pb.TRANSITION_ACTION_ARCHIVE, pb.TRANSITION_ACTION_COMPRESS, pb.TRANSITION_ACTION_DROP}
 
 
+@pytest.mark.campaign
 @pytest.mark.timeout(600)
 async def test_a_thousand_turns_stay_between_the_bounds(tmp_path: Path) -> None:
     rng = random.Random(4)

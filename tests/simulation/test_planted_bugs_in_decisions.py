@@ -356,6 +356,7 @@ def first_seed() -> int | None:
     return None
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
 def test_the_histories_catch(bug: Bug, monkeypatch: Patch) -> None:
     bug(monkeypatch)
