@@ -41,7 +41,8 @@ def test_the_page_runs_as_printed(clone: Path) -> None:
     for number, (kind, text) in enumerate(BLOCKS):
         script += f"echo '== {number}'\n"
         script += text if kind == "sh" else f"python - <<'END'\n{text}END\n"
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("NOOSPHERE_")}
+    # A make below another one tells which folder it enters, and these tests may be run by make.
+    kept = {n: v for n, v in os.environ.items() if not n.startswith("NOOSPHERE_") and n not in {"MAKELEVEL", "MFLAGS"}}
     # The environment is up to date, or these tests would not run.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
