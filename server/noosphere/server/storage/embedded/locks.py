@@ -12,7 +12,8 @@ from noosphere.consistency import exhausted
 from ...ports.coordinator import Incarnation
 from ...ports.locks import Held
 from ...ports.runtime import Clock
-from ..leasing import HELD_MAX, HOLDINGS_MAX, WAITERS_MAX, check_holdings, check_lock, crowded, ended, lost, reused
+from ..leasing import HELD_MAX, WAITERS_MAX, check_lock, crowded, ended, lost, reused
+from .holdings import Holdings
 
 NAMES_PER_STEP = 2_048
 """Names that are looked through before others have their turn."""
@@ -63,10 +64,9 @@ class EmbeddedLocks:
     ) -> None:
         self._clock = clock
         self._number = number
-        self._is_current = is_current
         self._locks: dict[str, _Lock] = {}
-        # Where an incarnation may hold or wait for something; a lapse is noticed when somebody looks.
-        self._concerned: dict[Incarnation, set[str]] = {}
+        # Whoever waits is noted as well.
+        self._concerned = Holdings("lock", is_current, self._is_concerned)
 
     async def acquire(
         self,
@@ -86,7 +86,7 @@ class EmbeddedLocks:
                 ENGINE_UNAVAILABLE.
         """
         check_lock(name, owner, lease_ms, wait_ms, data)
-        self._concern(life, name)
+        self._concerned.note(life, name)
         lock = self._locks.get(name)
         if lock is None:
             self._make_room()
@@ -153,7 +153,7 @@ class EmbeddedLocks:
 
     def end(self, life: Incarnation) -> None:
         """Frees what an incarnation holds, and ends its waiting."""
-        for name in self._concerned.pop(life, ()):
+        for name in self._concerned.take(life):
             lock = self._locks.get(name)
             if lock is None:
                 continue
@@ -168,24 +168,6 @@ class EmbeddedLocks:
         if lock is None or lock.ends_ms <= self._clock.monotonic_ms():
             return None
         return lock.held
-
-    def _concern(self, life: Incarnation | None, name: str) -> None:
-        """Notes that an incarnation holds or waits for a lock.
-
-        Raises:
-            Refusal: STALE_INCARNATION or LIMIT_EXCEEDED.
-        """
-        if life is None:
-            return
-        if not self._is_current(life):
-            raise ended(life)
-        names = self._concerned.setdefault(life, set())
-        if name in names:
-            return
-        if len(names) >= HOLDINGS_MAX:
-            names.difference_update([name for name in names if not self._is_concerned(life, name)])
-            check_holdings("lock", len(names))
-        names.add(name)
 
     def _is_concerned(self, life: Incarnation, name: str) -> bool:
         lock = self._locks.get(name)

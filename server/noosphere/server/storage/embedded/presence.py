@@ -8,7 +8,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from ...ports.coordinator import Incarnation
 from ...ports.locks import Member
 from ...ports.runtime import Clock
-from ..leasing import HOLDINGS_MAX, MEMBERS_MAX, check_holdings, check_member, ended, full, gone
+from ..leasing import MEMBERS_MAX, check_member, ended, full, gone
+from .holdings import Holdings
 
 LOOK_SECONDS = 60.0
 """How often a watch looks again while nobody is there whose lease could lapse."""
@@ -42,8 +43,7 @@ class EmbeddedPresence:
         self._is_current = is_current
         self._groups: dict[str, dict[str, _Life]] = {}
         self._watching: dict[str, set[asyncio.Future[None]]] = {}
-        # Where an incarnation may be a member; a lapse is noticed when somebody looks.
-        self._concerned: dict[Incarnation, set[tuple[str, str]]] = {}
+        self._concerned = Holdings("group", is_current, self._is_member)
 
     async def join(
         self, group: str, name: str, lease_ms: int, data: bytes = b"", *, life: Incarnation | None = None
@@ -54,7 +54,7 @@ class EmbeddedPresence:
             Refusal: INVALID_FIELD, VALUE_TOO_LARGE, LIMIT_EXCEEDED, STALE_INCARNATION or ENGINE_UNAVAILABLE.
         """
         check_member(group, name, lease_ms, data)
-        self._concern(life, group, name)
+        self._concerned.note(life, (group, name))
         there = self._there(group)
         if name not in there and len(there) >= MEMBERS_MAX:
             raise full(len(there) + 1)
@@ -114,29 +114,15 @@ class EmbeddedPresence:
 
     def end(self, life: Incarnation) -> None:
         """Ends an incarnation's memberships."""
-        for group, name in self._concerned.pop(life, ()):
+        for group, name in self._concerned.take(life):
             there = self._there(group)
             if name in there and there[name].incarnation == life:
                 self._remove(group, there, (name,))
 
-    def _concern(self, life: Incarnation | None, group: str, name: str) -> None:
-        """Notes that an incarnation is a member.
-
-        Raises:
-            Refusal: STALE_INCARNATION or LIMIT_EXCEEDED.
-        """
-        if life is None:
-            return
-        if not self._is_current(life):
-            raise ended(life)
-        places = self._concerned.setdefault(life, set())
-        if (group, name) in places:
-            return
-        if len(places) >= HOLDINGS_MAX:
-            left = [(g, n) for g, n in places if (found := self._there(g).get(n)) is None or found.incarnation != life]
-            places.difference_update(left)
-            check_holdings("group", len(places))
-        places.add((group, name))
+    def _is_member(self, life: Incarnation, place: tuple[str, str]) -> bool:
+        group, name = place
+        found = self._there(group).get(name)
+        return found is not None and found.incarnation == life
 
     def _there(self, group: str) -> dict[str, _Life]:
         """Returns who is there, after forgetting whose lease has lapsed."""
