@@ -38,6 +38,7 @@ from .rpc.context import ContextRpc
 from .rpc.coordination import CoordinationRpc
 from .rpc.faces import Faces
 from .rpc.facts import FactRpc
+from .rpc.gate import Gate
 from .rpc.memory import MemoryRpc
 from .rpc.server import RpcServer
 from .rpc.sessions import SessionRpc
@@ -211,7 +212,8 @@ async def serve(
         own = ServerInfo(secrets.token_hex(8), "", __version__, clock.wall_ms(), leads=False)
         servers = Servers(lasting.coordinator, own, shared=is_replica(settings))
         leadership = Leadership(lasting.coordinator.locks, own.id, clock) if is_replica(settings) else None
-        server = RpcServer(enable_reflection=settings.reflection)
+        gate = Gate()
+        server = RpcServer(enable_reflection=settings.reflection, gate=gate)
         generations = Generations(
             lambda on_epoch: _open_working(
                 settings,
@@ -223,7 +225,7 @@ async def serve(
                 on_fatal=fatal,
                 on_epoch=on_epoch,
             ),
-            partial(_faces, settings, clock, clock.monotonic_ms(), servers),
+            partial(_faces, settings, clock, clock.monotonic_ms(), servers, gate),
             server,
             clock,
             may_end=may_end(settings),
@@ -287,10 +289,10 @@ async def _among_others(
         await membership.close()
 
 
-def _faces(settings: Settings, clock: Clock, started_ms: int, servers: Servers, engine: Engine) -> Faces:
+def _faces(settings: Settings, clock: Clock, started_ms: int, servers: Servers, gate: Gate, engine: Engine) -> Faces:
     return Faces(
         engine.memory.signals,
-        MemoryRpc(engine.memory, settings.watch_stall_seconds),
+        MemoryRpc(engine.memory, settings.watch_stall_seconds, gate),
         AdminRpc(engine.memory, clock, started_ms, servers),
         SessionRpc(engine.sessions, engine.transitions),
         ContextRpc(engine.contexts),

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from noosphere.consistency import NamespaceKind, Reason, Refusal, check_namespace
 
+from ..security.principal import OPERATOR_PREFIX as OPERATOR_PREFIX
 from .types import Call
-
-OPERATOR_PREFIX = "cli/"
 
 
 def may_access(call: Call, namespace: str) -> bool:

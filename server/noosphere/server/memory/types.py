@@ -26,6 +26,7 @@ from noosphere.consistency.merge import MergeOp
 
 from ..ports.coordinator import Incarnation
 from ..ports.store import CollectionStamps, Fence
+from ..security import OPEN, Principal
 
 
 class Tokens(NamedTuple):
@@ -61,6 +62,8 @@ class Call(NamedTuple):
     tokens: Tokens | None = None
     fleet: int = 0
     """Where the agent was opened, 0 if the caller does not say."""
+    principal: Principal = OPEN
+    """The identity that the call comes from, which may act as its agent."""
 
     def presents(self, namespace: str) -> Iterator[int]:
         """Yields every revision of ``namespace`` that the call's tokens name."""

@@ -17,6 +17,8 @@ class Verb(StrEnum):
     WATCH = "watch"
     RESOLVE = "resolve"
     ADMIN = "admin"
+    ACT = "act"
+    """Calling in the name of an agent, whose own namespace the grant is about."""
 
 
 class GrantKey(NamedTuple):

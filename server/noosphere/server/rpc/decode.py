@@ -51,6 +51,7 @@ from noosphere.v1 import types_pb2
 from ..memory.types import AppendOp, Call, Compare, DeleteOp, MergeOperation, Operation, PutOp, Tokens
 from ..ports.coordinator import Incarnation
 from ..ports.store import Fence
+from ..security import calling
 from ..sessions.appending import message_bytes
 from .message_shapes import message as transcript_message
 from .times import duration_ms, timestamp_ms
@@ -66,9 +67,11 @@ def incarnation(actor: types_pb2.Actor, field: str = "actor") -> Incarnation:
     """Returns an incarnation.
 
     Raises:
-        Refusal: INVALID_FIELD or VALUE_TOO_LARGE.
+        Refusal: INVALID_FIELD or VALUE_TOO_LARGE; PERMISSION_DENIED, if the caller may not act as the agent.
     """
-    return _incarnation(actor.agent_id, actor.incarnation, field)
+    found = _incarnation(actor.agent_id, actor.incarnation, field)
+    calling.get().require_acting(found.agent_id)
+    return found
 
 
 # The same few agents send every call.
@@ -84,7 +87,7 @@ def call(message: types_pb2.CallContext) -> Call:
     """Returns who calls.
 
     Raises:
-        Refusal: INVALID_FIELD or VALUE_TOO_LARGE.
+        Refusal: INVALID_FIELD or VALUE_TOO_LARGE; PERMISSION_DENIED, if the caller may not act as the agent.
     """
     who = incarnation(message.actor, "call.actor") if message.HasField("actor") else None
     request = _request(message.request_id, who) if message.HasField("request_id") else None
@@ -94,7 +97,7 @@ def call(message: types_pb2.CallContext) -> Call:
             if fence.token > REVISION_MAX:
                 raise invalid("call.fences.token", f"{fence.token} is not a fencing token")
         fences = tuple(Fence(fence.lock, fence.token) for fence in message.fences)
-    return Call(who, request, fences, _tokens(message), message.actor.fleet)
+    return Call(who, request, fences, _tokens(message), message.actor.fleet, calling.get())
 
 
 def _tokens(message: types_pb2.CallContext) -> Tokens | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import NoReturn
 
 import grpc
@@ -32,6 +33,8 @@ _UNSEEN_MAX = 16
 _ANY_BYTES = 128
 """More than a detail takes beside itself: its type and two lengths."""
 
+_ended: ContextVar[tuple[int, Refusal] | None] = ContextVar("ended", default=None)
+
 
 def status_of(refusal: Refusal) -> status_pb2.Status:
     """Returns the rich status of a refusal, at most 4 KiB, without any value of a record."""
@@ -58,11 +61,18 @@ def status_of(refusal: Refusal) -> status_pb2.Status:
 async def abort(context: grpc.aio.ServicerContext[Message, Message], refusal: Refusal) -> NoReturn:
     """Ends the call with the refusal's status."""
     status = status_of(refusal)
+    _ended.set((id(context), refusal))
     await context.abort(
         grpc.StatusCode[refusal.code.value],
         status.message,
         trailing_metadata=((STATUS_KEY, status.SerializeToString()),),
     )
+
+
+def last_refusal(context: object) -> Refusal | None:
+    """Returns what this task has ended a call with by :func:`abort`, None if that was not it."""
+    ended = _ended.get()
+    return ended[1] if ended is not None and ended[0] == id(context) else None
 
 
 def dot_message(dot: Dot) -> types_pb2.DotInfo:

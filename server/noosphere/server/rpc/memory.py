@@ -31,6 +31,7 @@ from . import decode, encode
 from .calls import Context, streaming, unary
 from .causality import CausalityMethods, tokens_of, transact_applied
 from .deliveries import Deliveries
+from .gate import Gate
 from .pages import revision_at
 from .pipeline import PipelineStream, handlers_of
 from .times import duration, duration_ms, timestamp
@@ -73,12 +74,13 @@ class MemoryRpc(CausalityMethods):
     Args:
         memory: the services.
         watch_stall_seconds: how long a watcher may leave a message untaken; infinite for ever.
+        gate: what calls inside a Pipeline pass.
     """
 
-    def __init__(self, memory: Memory, watch_stall_seconds: float = math.inf) -> None:
+    def __init__(self, memory: Memory, watch_stall_seconds: float = math.inf, gate: Gate | None = None) -> None:
         self._memory = memory
         self._deliveries = Deliveries(watch_stall_seconds)
-        self._pipelined = handlers_of(self, _PIPELINED)
+        self._pipelined = handlers_of(self, _PIPELINED, gate or Gate(), f"/{API_VERSION}.MemoryService/")
 
     @unary
     async def Get(self, request: pb.GetRequest, context: Context) -> pb.GetResponse:

@@ -27,9 +27,9 @@ from noosphere.consistency import Refusal, exhausted, invalid, too_large
 from noosphere.v1 import memory_service_pb2 as pb
 
 from ..memory.core import draining
-from ..memory.newcomers import UnknownIncarnation
 from ..memory.signals import HeadSignals
 from .errors import status_of
+from .gate import Gate
 from .times import duration_ms
 
 log = structlog.get_logger(__name__)
@@ -206,11 +206,7 @@ class PipelineStream:
             if kind == "list":
                 handler = partial(self._list, handler)
             request = getattr(call, kind)
-            try:
-                response = await handler(request)
-            except UnknownIncarnation as unknown:
-                await unknown.settle()
-                response = await handler(request)
+            response = await handler(request)
             size = response.ByteSize()
             if size > REPLY_BYTES_MAX:
                 raise exhausted("calls.reply", size, REPLY_BYTES_MAX, "too large for a stream, make the call by itself")
@@ -296,17 +292,19 @@ def _go_on(coroutine: Coroutine[Any, Any, None], waits_for: Any) -> Generator[An
         return
 
 
-def handlers_of(service: Any, names: Mapping[str, str]) -> Mapping[str, Handler]:
+def handlers_of(service: Any, names: Mapping[str, str], gate: Gate, prefix: str) -> Mapping[str, Handler]:
     """Returns a service's methods without what makes them gRPC methods.
 
     Args:
         service: the servicer.
         names: method name by field name.
+        gate: what each of them passes.
+        prefix: what full names begin with, ``/noosphere.v1.MemoryService/``.
     """
 
     def bind(name: str) -> Handler:
         method = getattr(type(service), name).__wrapped__
-        return lambda request: method(service, request, _NO_CONTEXT)
+        return gate.passing_inside(prefix + name, lambda request: method(service, request, _NO_CONTEXT))
 
     return {field: bind(name) for field, name in names.items()}
 

@@ -9,6 +9,7 @@ from grpc_reflection.v1alpha import reflection
 from noosphere.consistency import Reason, Refusal
 
 from .faces import SERVICES, Faces
+from .gate import Gate
 from .health import LIVENESS, Health
 from .switchboard import Switchboard
 
@@ -38,12 +39,13 @@ class RpcServer:
 
     Args:
         enable_reflection: whether to describe the API to tools.
+        gate: what every call of our services passes; health and reflection do not.
     """
 
-    def __init__(self, *, enable_reflection: bool) -> None:
+    def __init__(self, *, enable_reflection: bool, gate: Gate | None = None) -> None:
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._health = Health()
-        self._switchboard = Switchboard()
+        self._switchboard = Switchboard(gate)
         self._faces: Faces | None = None
         self._ready: bool | None = None
         self._server.add_generic_rpc_handlers((self._switchboard,))

@@ -19,6 +19,7 @@ from noosphere.consistency import Refusal
 
 from .calls import Context
 from .errors import abort
+from .gate import Gate
 
 log = structlog.get_logger(__name__)
 
@@ -49,9 +50,14 @@ class Collected:
 
 
 class Switchboard(grpc.GenericRpcHandler):
-    """See the module. Lives on one event loop."""
+    """See the module. Lives on one event loop.
 
-    def __init__(self) -> None:
+    Args:
+        gate: what calls pass, whoever answers them.
+    """
+
+    def __init__(self, gate: Gate | None = None) -> None:
+        self._gate = gate or Gate()
         self._present: Handlers = {}
         self._known: Handlers = {}
         self._under_way: dict[asyncio.Task[Any], Context] = {}
@@ -69,7 +75,8 @@ class Switchboard(grpc.GenericRpcHandler):
             may_end: whether they may be told to end before the server does; calls under way are noted for that.
         """
         self._known = handlers
-        self._present = {name: self._noted(one) for name, one in handlers.items()} if may_end else handlers
+        passing = {name: self._passing(name, one) for name, one in handlers.items()}
+        self._present = {name: self._noted(one) for name, one in passing.items()} if may_end else passing
 
     def disconnect(self, refusal: Refusal) -> None:
         """Has calls refused from now on. Never waits; those under way go on."""
@@ -90,6 +97,10 @@ class Switchboard(grpc.GenericRpcHandler):
             _, stubborn = await asyncio.wait(tuple(left), timeout=END_SECONDS_MAX)
             if stubborn:
                 log.error("calls do not end", count=len(stubborn))
+
+    def _passing(self, method: str, handler: Handler) -> Handler:
+        takes_stream = bool(handler.request_streaming)
+        return _with(handler, lambda behaviour: self._gate.passing(method, behaviour, takes_stream=takes_stream))
 
     def _noted(self, handler: Handler) -> Handler:
         """Returns a handler that does the same and is known while it runs."""

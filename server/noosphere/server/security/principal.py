@@ -1,0 +1,71 @@
+"""Who is calling: an authenticated identity, or whoever reaches a server that asks for none."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import NamedTuple
+
+from noosphere.consistency import NamePattern, Reason, Refusal
+
+from ..ports.grants import Verb
+
+OPERATOR_PREFIX = "cli/"
+"""Agents named so are the operator at the machine, or an administrator."""
+
+
+class Principal(NamedTuple):
+    """An identity, as its credential proves it, and how far that credential goes.
+
+    Attributes:
+        name: what grants, limits and the audit log call it, e.g. ``system:serviceaccount:team:planner``.
+        admin: whether it may do everything, as every agent.
+        agents: namespaces ``agents/…`` of the agents that it may act as by its credential, beside the agent of its
+            own name, those below that name, and what grants add.
+        owners: owners of facts and sessions, such as ``user/42``, for whom it may act by its credential.
+        session: the only session that it may touch; "" does not narrow.
+        verbs: at most these; None does not narrow.
+        expires_ms: when the credential ends, in milliseconds since 1970; 0 for never.
+        credential: what of all credentials of this identity proved it, e.g. a token's id; for revocation and audit.
+        open: nobody was asked who they are: names are trusted, as on loopback.
+    """
+
+    name: str
+    admin: bool = False
+    agents: tuple[NamePattern, ...] = ()
+    owners: tuple[str, ...] = ()
+    session: str = ""
+    verbs: frozenset[Verb] | None = None
+    expires_ms: int = 0
+    credential: str = ""
+    open: bool = False
+
+    def may_act_as(self, agent_id: str) -> bool:
+        """Tells whether a call in the name of an agent may come from here by the credential alone; grants may add."""
+        if self.open or self.admin:
+            return True
+        if agent_id.startswith(OPERATOR_PREFIX):
+            return False
+        if agent_id == self.name or agent_id.startswith(f"{self.name}/"):
+            return True
+        return any(matches(pattern, f"agents/{agent_id}") for pattern in self.agents)
+
+    def require_acting(self, agent_id: str) -> None:
+        """Checks in whose name a call comes.
+
+        Raises:
+            Refusal: PERMISSION_DENIED; it does not tell whether there is such an agent.
+        """
+        if not self.may_act_as(agent_id):
+            raise Refusal(Reason.PERMISSION_DENIED, f"{self.name!r} may not act as agent {agent_id!r}")
+
+
+def matches(pattern: NamePattern, name: str) -> bool:
+    """Tells whether a pattern is about a name."""
+    return name == pattern.text if pattern.exact else name.startswith(pattern.text)
+
+
+OPEN = Principal("", open=True)
+"""Whoever reaches a server that asks for no credential; the server's own work, too."""
+
+calling: ContextVar[Principal] = ContextVar("calling", default=OPEN)
+"""The principal of the call under way in this task."""

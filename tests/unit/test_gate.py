@@ -1,0 +1,217 @@
+"""The gate: steps are told of each call's begin and end, may refuse it, and see calls inside a Pipeline one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+
+from noosphere.consistency import NamePattern, Reason, Refusal
+from noosphere.server.rpc.calls import Context, streaming, unary
+from noosphere.server.rpc.gate import Gate, Rpc, under_way
+from noosphere.server.rpc.switchboard import Collected, Switchboard
+from noosphere.server.security import OPEN, Principal
+from noosphere.v1 import memory_service_pb2 as pb
+
+SECONDS_MAX = 30
+FULL = Refusal(Reason.LIMIT_EXCEEDED, "no more")
+
+
+class Noted:
+    """A step that writes down what it is told, and refuses what a test says."""
+
+    def __init__(self, name: str, told: list[str], refuses: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self.told = told
+        self.refuses = refuses
+        self.ended: list[Rpc] = []
+        self.changed = asyncio.Event()
+
+    def begin(self, rpc: Rpc) -> None:
+        """Notes it, or refuses."""
+        if rpc.method.rpartition("/")[2] in self.refuses:
+            raise FULL
+        self.told.append(f"{self.name} begins {rpc.method}")
+        self.changed.set()
+
+    def end(self, rpc: Rpc) -> None:
+        """Notes it."""
+        self.told.append(f"{self.name} ends {rpc.method} {rpc.code.name}")
+        self.ended.append(rpc)
+        self.changed.set()
+
+    async def has_ended(self, count: int = 1) -> None:
+        """Returns once calls have; their callers may know earlier."""
+        while len(self.ended) < count:
+            self.changed.clear()
+            await self.changed.wait()
+
+
+class Service:
+    """Methods that end in each way."""
+
+    @unary
+    async def Well(self, request: pb.GetRequest, context: Context) -> pb.GetResponse:
+        """Answers."""
+        seen = under_way.get()
+        assert seen is not None
+        return pb.GetResponse(head=len(request.key), record={"key": seen.method})  # type: ignore[arg-type]
+
+    @unary
+    async def Refused(self, request: pb.GetRequest, context: Context) -> pb.GetResponse:
+        """Refuses."""
+        raise Refusal(Reason.CONFLICT, "somebody was faster")
+
+    @unary
+    async def Broken(self, request: pb.GetRequest, context: Context) -> pb.GetResponse:
+        """Fails."""
+        raise ValueError("secret value")
+
+    @unary
+    async def Never(self, request: pb.GetRequest, context: Context) -> pb.GetResponse:
+        """Waits."""
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    @streaming
+    async def Stream(self, request: pb.WatchRequest, context: Context) -> AsyncGenerator[pb.WatchResponse, None]:
+        """Answers twice, then refuses."""
+        yield pb.WatchResponse()
+        yield pb.WatchResponse()
+        raise Refusal(Reason.SLOW_CONSUMER, "too slow")
+
+
+@contextlib.asynccontextmanager
+async def serving(*steps: Noted) -> AsyncIterator[grpc.aio.Channel]:
+    """Serves the methods behind a gate."""
+    service = Service()
+
+    def of(name: str) -> Any:
+        behaviour: Any = getattr(service, name)
+        make = grpc.unary_stream_rpc_method_handler if name == "Stream" else grpc.unary_unary_rpc_method_handler
+        request, response = (pb.WatchRequest, pb.WatchResponse) if name == "Stream" else (pb.GetRequest, pb.GetResponse)
+        return make(behaviour, request.FromString, response.SerializeToString)
+
+    collected = Collected()
+    names = ("Well", "Refused", "Broken", "Never", "Stream")
+    collected.add_registered_method_handlers("s", {name: of(name) for name in names})
+    switchboard = Switchboard(Gate(steps))
+    switchboard.connect(collected.handlers, may_end=True)
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((switchboard,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield channel
+    await server.stop(0)
+
+
+async def call(channel: grpc.aio.Channel, name: str, **options: Any) -> pb.GetResponse:
+    made: Any = channel.unary_unary(
+        f"/s/{name}",
+        request_serializer=pb.GetRequest.SerializeToString,
+        response_deserializer=pb.GetResponse.FromString,
+    )
+    response: pb.GetResponse = await made(pb.GetRequest(key="abc"), timeout=SECONDS_MAX, **options)
+    return response
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+async def test_steps_are_told_of_begin_and_end_in_opposite_orders(told: list[str]) -> None:
+    first = Noted("a", told)
+    async with serving(first, Noted("b", told)) as channel:
+        assert (await call(channel, "Well")).record.key == "/s/Well"
+        await first.has_ended()
+    assert told == ["a begins /s/Well", "b begins /s/Well", "b ends /s/Well OK", "a ends /s/Well OK"]
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "reason"), [("Refused", "ABORTED", Reason.CONFLICT), ("Broken", "INTERNAL", None)]
+)
+async def test_steps_are_told_why_a_call_failed(told: list[str], name: str, code: str, reason: Reason | None) -> None:
+    step = Noted("a", told)
+    async with serving(step) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as failed:
+            await call(channel, name)
+        assert failed.value.code().name == code
+        await step.has_ended()
+    (rpc,) = step.ended
+    assert (rpc.code.name, rpc.refusal and rpc.refusal.reason) == (code, reason)
+
+
+async def test_a_step_refuses_before_later_ones_and_the_method_are_told(told: list[str]) -> None:
+    first, last = Noted("a", told), Noted("c", told)
+    async with serving(first, Noted("b", told, ("Well", "Stream")), last) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await call(channel, "Well")
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        made: Any = channel.unary_stream("/s/Stream", request_serializer=pb.WatchRequest.SerializeToString)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await made(pb.WatchRequest()).read()
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        await first.has_ended(2)
+    ends = [f"a ends /s/{name} RESOURCE_EXHAUSTED" for name in ("Well", "Stream")]
+    assert told == ["a begins /s/Well", ends[0], "a begins /s/Stream", ends[1]]
+    assert [rpc.refusal for rpc in first.ended] == [FULL, FULL]
+
+
+async def test_a_stream_ends_for_the_steps_when_it_does(told: list[str]) -> None:
+    step = Noted("a", told)
+    async with serving(step) as channel:
+        made: Any = channel.unary_stream("/s/Stream", request_serializer=pb.WatchRequest.SerializeToString)
+        stream = made(pb.WatchRequest(), timeout=SECONDS_MAX)
+        assert [await stream.read() for _ in range(2)] == [b"", b""]
+        with pytest.raises(grpc.aio.AioRpcError):
+            await stream.read()
+        await step.has_ended()
+    (rpc,) = step.ended
+    assert (rpc.code.name, rpc.streams, rpc.refusal and rpc.refusal.reason) == (
+        "RESOURCE_EXHAUSTED",
+        True,
+        Reason.SLOW_CONSUMER,
+    )
+
+
+async def test_a_call_that_is_given_up_ends_as_well(told: list[str]) -> None:
+    step = Noted("a", told)
+    async with serving(step) as channel:
+        waiting = asyncio.create_task(call(channel, "Never"))
+        await step.changed.wait()
+        waiting.cancel()
+        await step.has_ended()
+    assert told == ["a begins /s/Never", "a ends /s/Never CANCELLED"]
+
+
+async def test_each_call_inside_a_pipeline_passes_by_itself(told: list[str]) -> None:
+    step = Noted("a", told, ("Delete",))
+    gate = Gate((step,))
+
+    async def answer(request: str) -> str:
+        seen = under_way.get()
+        assert seen is not None
+        return f"{request} by {seen.method}"
+
+    assert await gate.passing_inside("/m/Get", answer)("x") == "x by /m/Get"
+    with pytest.raises(Refusal):
+        await gate.passing_inside("/m/Delete", answer)("x")
+    assert told == ["a begins /m/Get", "a ends /m/Get OK"]
+
+
+def test_an_identity_acts_as_its_own_agents_only() -> None:
+    planner = Principal("planner", agents=(NamePattern("agents/writer", True), NamePattern("agents/team/", False)))
+    mine = ("planner", "planner/3", "writer", "team/1")
+    others = ("planner2", "writer/1", "writers", "team", "cli/1", "", "PLANNER", "planner/../writer2")
+    assert [name for name in (*mine, *others) if planner.may_act_as(name)] == [*mine, "planner/../writer2"]
+    assert all(who.may_act_as(name) for name in mine + others for who in (OPEN, Principal("root", admin=True)))
+    assert not Principal("cli").may_act_as("cli/1")
+    with pytest.raises(Refusal) as refused:
+        planner.require_acting("other")
+    assert refused.value.reason is Reason.PERMISSION_DENIED
