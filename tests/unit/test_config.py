@@ -9,7 +9,7 @@ from pydantic import SecretStr, ValidationError
 
 from noosphere.server import config
 from noosphere.server.addresses import split_address
-from noosphere.server.config import ConfigError, Settings, load
+from noosphere.server.config import ConfigError, Settings, load, loading
 
 
 @pytest.fixture(autouse=True)
@@ -103,7 +103,7 @@ def test_addresses_split_into_host_and_port() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('durabilty = "os"', "unknown key 'durabilty'; is durability meant? known are listen, data, durability"),
+        ('durabilty = "os"', "unknown key 'durabilty'; is durability meant? known are listen, reflection"),
         ('[serve]\nlisten = "x"', "unknown key 'serve'"),
         ('durability = "maybe"', "durability: input should be 'fsync' or 'os', not 'maybe'"),
         ("memory_mib_max = 1", "memory_mib_max: input should be greater than or equal to 16, not 1"),
@@ -172,7 +172,7 @@ def test_secrets_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     class WithSecret(Settings):
         token: SecretStr = SecretStr("")
 
-    monkeypatch.setattr(config, "Settings", WithSecret)
+    monkeypatch.setattr(loading, "Settings", WithSecret)
     effective = load(flags={"token": "hunter2"})
     assert "hunter2" not in str(effective.settings.model_dump(mode="json"))
     with pytest.raises(ConfigError) as raised:

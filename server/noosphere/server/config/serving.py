@@ -1,0 +1,43 @@
+"""Settings of serving: where, and within which bounds of memory and time."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, Field
+
+from ..addresses import loopback_only
+
+
+class ServingSettings(BaseModel):
+    """Where a server listens, and what its housekeeping may take."""
+
+    listen: Annotated[str, AfterValidator(loopback_only)] = Field(
+        default="127.0.0.1:7443",
+        description="Address to serve on, as host:port. Loopback only. Port 0 lets the system choose one.",
+    )
+    reflection: bool = Field(default=False, description="Serve gRPC reflection, which describes the API to tools.")
+    memory_mib_max: int = Field(
+        default=1024,
+        ge=16,
+        le=1024 * 1024,
+        description="Records and logs of idle namespaces leave memory above this many MiB.",
+    )
+    drain_seconds: float = Field(
+        default=10.0,
+        ge=0,
+        le=600,
+        description="On SIGTERM, how long running calls may take to finish.",
+    )
+    sweep_seconds: float = Field(
+        default=1.0,
+        ge=0.01,
+        le=3600,
+        description="Time between two sweeps for expired values and old tombstones.",
+    )
+    watch_stall_seconds: float = Field(
+        default=30.0,
+        ge=0.1,
+        le=3600,
+        description="A watcher that takes no message for so long is cut off; it may resume where it was.",
+    )
