@@ -246,11 +246,15 @@ async def test_what_was_compacted_while_the_watch_was_broken_is_read_anew(
             await etcd.coordinator.set_policy(NamePattern(f"shared/{name}", True), STRICT)
         ended = await coordinator.open_agent("ended", False)
         called = await coordinator.open_agent("called", False)
+        for name in ("goes", "stays"):
+            await coordinator.put_entry("tokens", name, b"1")
+        tokens = coordinator.table("tokens")
         await coordinator.refresh()
         proxy.begin(Fault.DROP_REPLIES)
         for kv in etcd.server.kvs(f"{etcd.root}live/lease/called"):
             etcd.server.lapse(kv.lease)
         await etcd.coordinator.set_policy(NamePattern("shared/goes", True), None)
+        await etcd.coordinator.put_entry("tokens", "goes", None)
         await proxy.happened()
         await etcd.coordinator.keep_agent(ended)
         await etcd.coordinator.close_agent(ended)
@@ -259,6 +263,7 @@ async def test_what_was_compacted_while_the_watch_was_broken_is_read_anew(
         proxy.end()
         await until(lambda: coordinator.touch(last))
         assert coordinator.policies() == etcd.coordinator.policies()
+        assert dict(tokens) == {"stays": b"1"}, "also in a table that was handed out before"
         assert not coordinator.touch(ended)
         assert coordinator.active_count() == 2, "a call that etcd has not been told of yet still counts"
         assert coordinator.touch(called)

@@ -1,4 +1,4 @@
-"""The coordinator port: incarnations, epochs, rules and grants by name pattern, locks and presence.
+"""The coordinator port: incarnations, epochs, rules and grants by name pattern, tables, locks and presence.
 
 What must be agreed on by every replica and changes rarely. The embedded driver serves one process;
 etcd serves a fleet.
@@ -14,6 +14,7 @@ from noosphere.consistency import NamePattern, NamespacePolicy
 
 from .grants import GrantKey, Verb
 from .locks import Locks, Presence
+from .tables import ANY, Expected, Table
 
 
 class Incarnation(NamedTuple):
@@ -130,6 +131,33 @@ class Coordinator(Protocol):
 
         Raises:
             Refusal: LIMIT_EXCEEDED, above 10,000 grants; CONTENTION, if other processes were always faster.
+        """
+        ...
+
+    def table(self, name: str) -> Table:
+        """Returns a table as this process knows it; one that nothing was written to is empty. Never waits.
+
+        What another process writes is seen within a second, as long as the engine can be reached.
+
+        Raises:
+            ValueError: not a table's name.
+        """
+        ...
+
+    async def put_entry(self, table: str, key: str, value: bytes | None, *, expected: Expected = ANY) -> None:
+        """Writes an entry or (None) removes it; once this returns, :meth:`table` shows it here.
+
+        Args:
+            table: 1 to 32 of ``a-z``, ``0-9`` and ``_``.
+            key: at most 512 bytes, without NUL.
+            value: at most 16 KiB.
+            expected: what has to be there now (None: nothing).
+
+        Raises:
+            Refusal: INVALID_FIELD; LIMIT_EXCEEDED, too large a value, or above 100,000 entries (which processes that
+                write at the same time may pass by one each); CONTENTION, if ``expected`` is not what is there, or other
+                processes were always faster.
+            ValueError: not a table's name.
         """
         ...
 

@@ -17,12 +17,14 @@ from noosphere.consistency import NamePattern, NamespacePolicy, Reason, Refusal,
 from ...ports.coordinator import EpochRecord, Incarnation, PolicyTable
 from ...ports.grants import GrantKey, Verb
 from ...ports.runtime import Clock
+from ...ports.tables import ANY, Expected, Table
 from ..leasing import ended, outrun
 from .database import damaged, open_database
 from .folder import DataFolderError, StoreFailed, log_failure
 from .locks import EmbeddedLocks
 from .presence import EmbeddedPresence
 from .sqlite import FILE as WORKING
+from .tables import EmbeddedTables, load_tables
 from .worker import ThreadWorker, Worker, run
 
 FILE = "coordination.sqlite3"
@@ -90,6 +92,7 @@ class _Loaded:
                 )
                 for who, all_of_it, where, exact, verbs in db.execute("SELECT * FROM grants")
             }
+            self.tables = load_tables(db)
             self.epochs = [EpochRecord(*row) for row in db.execute("SELECT * FROM epochs ORDER BY epoch")]
         except (sqlite3.DatabaseError, msgspec.MsgspecError) as error:
             raise damaged(path, error) from None
@@ -126,6 +129,7 @@ class EmbeddedCoordinator:
         self._grants = loaded.grants
         self._config_version = loaded.config_version
         self._table = self._make_table()
+        self._tables = EmbeddedTables(loaded.tables, self._write)
         self._epochs = loaded.epochs
         self._queued: deque[list[Statement]] = deque()
         self._torn: sqlite3.Error | None = None
@@ -316,6 +320,19 @@ class EmbeddedCoordinator:
             )
         await self._show(change, version)
         return version
+
+    def table(self, name: str) -> Table:
+        """Returns a table."""
+        return self._tables.table(name)
+
+    async def put_entry(self, table: str, key: str, value: bytes | None, *, expected: Expected = ANY) -> None:
+        """Writes an entry or (None) removes it.
+
+        Raises:
+            Refusal: INVALID_FIELD, LIMIT_EXCEEDED or CONTENTION.
+        """
+        self._check()
+        await self._tables.put(table, key, value, expected)
 
     async def _show(self, change: Statement, version: int) -> None:
         """Writes a change of rules or grants, and only then shows it."""

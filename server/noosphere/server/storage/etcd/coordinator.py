@@ -10,6 +10,7 @@ from noosphere.consistency.limits import AGENT_LEASE_MS
 from ...ports.coordinator import EpochRecord, Incarnation, PolicyTable
 from ...ports.grants import GrantKey, Verb
 from ...ports.runtime import Clock
+from ...ports.tables import ANY, Expected, Table
 from .agents import Agents
 from .client import EtcdClient
 from .epochs import Epochs
@@ -20,6 +21,7 @@ from .locks import EtcdLocks
 from .presence import EtcdPresence
 from .renewing import Renewer
 from .rules import Rules
+from .tables import EtcdTables
 from .view import View
 
 ROOT = "noosphere/"
@@ -51,6 +53,7 @@ class EtcdCoordinator:
             client, layout, view, self._feed, self._renewer, holdings, clock, agent_lease_ms, agents_open_max
         )
         self._rules = Rules(client, layout, view, self._feed)
+        self._tables = EtcdTables(client, layout, view, self._feed)
         self._epochs = Epochs(client, layout, clock)
         self._closed = False
         self.locks = EtcdLocks(client, layout, view, holdings, clock)
@@ -178,6 +181,18 @@ class EtcdCoordinator:
             Refusal: LIMIT_EXCEEDED, above 10,000 grants; CONTENTION; ENGINE_UNAVAILABLE.
         """
         return await self._rules.grant(key, verbs)
+
+    def table(self, name: str) -> Table:
+        """Returns a table as this process knows it."""
+        return self._view.table_of(name)
+
+    async def put_entry(self, table: str, key: str, value: bytes | None, *, expected: Expected = ANY) -> None:
+        """Writes an entry or (None) removes it.
+
+        Raises:
+            Refusal: INVALID_FIELD, LIMIT_EXCEEDED, CONTENTION or ENGINE_UNAVAILABLE.
+        """
+        await self._tables.put(table, key, value, expected)
 
     async def epochs(self) -> tuple[EpochRecord, ...]:
         """Returns every epoch, oldest first.

@@ -12,6 +12,7 @@ live/                 what every replica watches
     open/<agent>      not closed; its revision is the present incarnation's number, its value the request's id
     rule/<=|^><text>  the rules of one exact name, or of a prefix
     seat/<lock>\0…    everybody who wants a lock; the oldest has it
+    table/<name>/<key> an entry of a table
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class Layout:
         self.rules = self.live + b"rule/"
         self.grants = self.live + b"grant/"
         self.seats = self.live + b"seat/"
+        self.tables = self.live + b"table/"
         self._here = base + b"here/"
         self._mine = base + b"mine/"
         self._last = base + b"last/"
@@ -86,6 +88,15 @@ class Layout:
         """Returns the grant of a key."""
         principal, _, namespace = key.removeprefix(self.grants).partition(b"\0")
         return GrantKey(_pattern_in(principal), _pattern_in(namespace))
+
+    def entry(self, table: str, key: str) -> bytes:
+        """Returns the key of a table's entry. Names of tables have no slash."""
+        return self.tables + table.encode() + b"/" + key.encode()
+
+    def entry_of(self, key: bytes) -> tuple[str, str]:
+        """Returns the table and the entry of a key."""
+        table, _, entry = key.removeprefix(self.tables).decode().partition("/")
+        return table, entry
 
     def lock(self, name: str) -> bytes:
         """Returns what the keys of all begin with who want a lock. Names have no NUL, so nobody else's do."""

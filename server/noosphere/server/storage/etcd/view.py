@@ -1,4 +1,4 @@
-"""What one process knows of the agents and rules of the fleet, as the watch has told it."""
+"""What one process knows of the agents, rules and tables of the fleet, as the watch has told it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from noosphere.consistency import NamePattern, NamespacePolicy
 
 from ...ports.coordinator import PolicyTable
 from ...ports.grants import GrantKey, Verb
+from ...ports.tables import Table, check_table_name
 from . import wire_pb2 as wire
 from .keys import Layout
 
@@ -41,10 +42,23 @@ class View:
         self.leases: dict[str, int] = {}
         self._rules: dict[NamePattern, NamespacePolicy] = {}
         self._grants: dict[GrantKey, frozenset[Verb]] = {}
+        self._tables: dict[str, Table] = {}
         self._config_version = 0
         self._rules_moved = False
         self._left: dict[bytes, set[asyncio.Future[None]]] = {}
         self.table = PolicyTable(0, MappingProxyType({}), MappingProxyType({}))
+
+    def table_of(self, name: str) -> Table:
+        """Returns a table.
+
+        Raises:
+            ValueError: not a table's name.
+        """
+        table = self._tables.get(name)
+        if table is None:
+            check_table_name(name)
+            table = self._tables[name] = Table()
+        return table
 
     def left(self, key: bytes, future: asyncio.Future[None]) -> None:
         """Asks that ``future`` be done when a key has gone, or may have. Whoever gives up cancels it."""
@@ -66,8 +80,16 @@ class View:
         """
         earlier = self.agents
         self.agents, self.leases, self._rules, self._grants, self._config_version = {}, {}, {}, {}, 0
+        entries: dict[str, dict[str, bytes]] = {}
         for kv in kvs:
-            self._put(kv)
+            if kv.key.startswith(self._layout.tables):
+                name, entry = self._layout.entry_of(kv.key)
+                entries.setdefault(name, {})[entry] = kv.value
+            else:
+                self._put(kv)
+        # Tables were handed out, and what shows is whole revisions only.
+        for name in entries.keys() | self._tables.keys():
+            self.table_of(name).replace(entries.get(name, {}))
         for agent_id, agent in self.agents.items():
             known = earlier.get(agent_id)
             if known is not None and known.number == agent.number:
@@ -102,6 +124,9 @@ class View:
         elif key.startswith(layout.grants):
             self._grants[layout.grant_of(key)] = msgspec.json.decode(kv.value, type=frozenset[Verb])
             self._rules_moved = True
+        elif key.startswith(layout.tables):
+            table, entry = layout.entry_of(key)
+            self.table_of(table).show(entry, kv.value)
         elif key == layout.config:
             self._config_version = int(kv.value)
             self._rules_moved = True
@@ -118,6 +143,9 @@ class View:
         elif key.startswith(layout.grants):
             self._grants.pop(layout.grant_of(key), None)
             self._rules_moved = True
+        elif key.startswith(layout.tables):
+            table, entry = layout.entry_of(key)
+            self.table_of(table).show(entry, None)
         else:
             self._tell(key)
 
