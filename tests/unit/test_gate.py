@@ -16,6 +16,7 @@ from noosphere.server.rpc.gate import Gate, Rpc, under_way
 from noosphere.server.rpc.switchboard import Collected, Switchboard
 from noosphere.server.security import OPEN, Principal
 from noosphere.v1 import memory_service_pb2 as pb
+from noosphere.v1 import types_pb2
 
 SECONDS_MAX = 30
 FULL = Refusal(Reason.LIMIT_EXCEEDED, "no more")
@@ -194,14 +195,15 @@ async def test_each_call_inside_a_pipeline_passes_by_itself(told: list[str]) -> 
     step = Noted("a", told, ("Delete",))
     gate = Gate((step,))
 
-    async def answer(request: str) -> str:
+    async def answer(request: pb.GetRequest) -> pb.GetResponse:
         seen = under_way.get()
         assert seen is not None
-        return f"{request} by {seen.method}"
+        return pb.GetResponse(record=types_pb2.Record(key=f"{request.key} by {seen.method}"))
 
-    assert await gate.passing_inside("/m/Get", answer)("x") == "x by /m/Get"
+    answered = await gate.passing_inside("/m/Get", answer)(pb.GetRequest(key="x"))
+    assert answered.record.key == "x by /m/Get"
     with pytest.raises(Refusal):
-        await gate.passing_inside("/m/Delete", answer)("x")
+        await gate.passing_inside("/m/Delete", answer)(pb.GetRequest(key="x"))
     assert told == ["a begins /m/Get", "a ends /m/Get OK"]
 
 

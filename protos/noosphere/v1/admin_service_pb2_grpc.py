@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from noosphere.v1 import admin_service_pb2 as noosphere_dot_v1_dot_admin__service__pb2
+from noosphere.v1 import admin_usage_pb2 as noosphere_dot_v1_dot_admin__usage__pb2
 
 GRPC_GENERATED_VERSION = '1.72.2'
 GRPC_VERSION = grpc.__version__
@@ -75,6 +76,11 @@ class AdminServiceStub(object):
                 request_serializer=noosphere_dot_v1_dot_admin__service__pb2.ListServersRequest.SerializeToString,
                 response_deserializer=noosphere_dot_v1_dot_admin__service__pb2.ListServersResponse.FromString,
                 _registered_method=True)
+        self.GetUsage = channel.unary_unary(
+                '/noosphere.v1.AdminService/GetUsage',
+                request_serializer=noosphere_dot_v1_dot_admin__usage__pb2.GetUsageRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_admin__usage__pb2.GetUsageResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
@@ -142,6 +148,14 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetUsage(self, request, context):
+        """Tells which principals, agents or namespaces use this server most, since it started.
+        INVALID_ARGUMENT: INVALID_FIELD.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -184,6 +198,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListServers,
                     request_deserializer=noosphere_dot_v1_dot_admin__service__pb2.ListServersRequest.FromString,
                     response_serializer=noosphere_dot_v1_dot_admin__service__pb2.ListServersResponse.SerializeToString,
+            ),
+            'GetUsage': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetUsage,
+                    request_deserializer=noosphere_dot_v1_dot_admin__usage__pb2.GetUsageRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_admin__usage__pb2.GetUsageResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -403,6 +422,33 @@ class AdminService(object):
             '/noosphere.v1.AdminService/ListServers',
             noosphere_dot_v1_dot_admin__service__pb2.ListServersRequest.SerializeToString,
             noosphere_dot_v1_dot_admin__service__pb2.ListServersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetUsage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.AdminService/GetUsage',
+            noosphere_dot_v1_dot_admin__usage__pb2.GetUsageRequest.SerializeToString,
+            noosphere_dot_v1_dot_admin__usage__pb2.GetUsageResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -6,6 +6,7 @@ What operators need: namespaces with their rules, statistics and epochs."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from noosphere.v1 import admin_service_pb2 as _admin_service_pb2
+from noosphere.v1 import admin_usage_pb2 as _admin_usage_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -58,6 +59,10 @@ class AdminServiceStub:
     """Lists the servers that share one working store, by their ids, by pages; one that shares it with nobody lists itself.
     INVALID_ARGUMENT: INVALID_PAGE_TOKEN. UNAVAILABLE: ENGINE_UNAVAILABLE, if etcd does not answer.
     """
+    GetUsage: _grpc.UnaryUnaryMultiCallable[_admin_usage_pb2.GetUsageRequest, _admin_usage_pb2.GetUsageResponse]
+    """Tells which principals, agents or namespaces use this server most, since it started.
+    INVALID_ARGUMENT: INVALID_FIELD.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -88,6 +93,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     ListServers: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListServersRequest, _admin_service_pb2.ListServersResponse]  # type: ignore[assignment]
     """Lists the servers that share one working store, by their ids, by pages; one that shares it with nobody lists itself.
     INVALID_ARGUMENT: INVALID_PAGE_TOKEN. UNAVAILABLE: ENGINE_UNAVAILABLE, if etcd does not answer.
+    """
+    GetUsage: _aio.UnaryUnaryMultiCallable[_admin_usage_pb2.GetUsageRequest, _admin_usage_pb2.GetUsageResponse]  # type: ignore[assignment]
+    """Tells which principals, agents or namespaces use this server most, since it started.
+    INVALID_ARGUMENT: INVALID_FIELD.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -164,6 +173,16 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_admin_service_pb2.ListServersResponse, _abc.Awaitable[_admin_service_pb2.ListServersResponse]]:
         """Lists the servers that share one working store, by their ids, by pages; one that shares it with nobody lists itself.
         INVALID_ARGUMENT: INVALID_PAGE_TOKEN. UNAVAILABLE: ENGINE_UNAVAILABLE, if etcd does not answer.
+        """
+
+    @_abc_1.abstractmethod
+    def GetUsage(
+        self,
+        request: _admin_usage_pb2.GetUsageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_usage_pb2.GetUsageResponse, _abc.Awaitable[_admin_usage_pb2.GetUsageResponse]]:
+        """Tells which principals, agents or namespaces use this server most, since it started.
+        INVALID_ARGUMENT: INVALID_FIELD.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -42,6 +42,8 @@ from .rpc.gate import Gate
 from .rpc.memory import MemoryRpc
 from .rpc.server import RpcServer
 from .rpc.sessions import SessionRpc
+from .rpc.steps.usage import UsageStep
+from .security import Usage
 from .storage.embedded import Journal, StoreFailed
 from .supervision import cancel, supervise
 
@@ -212,7 +214,8 @@ async def serve(
         own = ServerInfo(secrets.token_hex(8), "", __version__, clock.wall_ms(), leads=False)
         servers = Servers(lasting.coordinator, own, shared=is_replica(settings))
         leadership = Leadership(lasting.coordinator.locks, own.id, clock) if is_replica(settings) else None
-        gate = Gate()
+        usage = Usage(clock.wall_ms)
+        gate = Gate((UsageStep(usage),))
         server = RpcServer(enable_reflection=settings.reflection, gate=gate)
         generations = Generations(
             lambda on_epoch: _open_working(
@@ -225,7 +228,7 @@ async def serve(
                 on_fatal=fatal,
                 on_epoch=on_epoch,
             ),
-            partial(_faces, settings, clock, clock.monotonic_ms(), servers, gate),
+            partial(_faces, settings, clock, clock.monotonic_ms(), servers, gate, usage),
             server,
             clock,
             may_end=may_end(settings),
@@ -289,11 +292,13 @@ async def _among_others(
         await membership.close()
 
 
-def _faces(settings: Settings, clock: Clock, started_ms: int, servers: Servers, gate: Gate, engine: Engine) -> Faces:
+def _faces(
+    settings: Settings, clock: Clock, started_ms: int, servers: Servers, gate: Gate, usage: Usage, engine: Engine
+) -> Faces:
     return Faces(
         engine.memory.signals,
         MemoryRpc(engine.memory, settings.watch_stall_seconds, gate),
-        AdminRpc(engine.memory, clock, started_ms, servers),
+        AdminRpc(engine.memory, clock, started_ms, servers, usage=usage),
         SessionRpc(engine.sessions, engine.transitions),
         ContextRpc(engine.contexts),
         FactRpc(engine.facts),

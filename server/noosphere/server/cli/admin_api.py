@@ -8,10 +8,20 @@ from typing import TYPE_CHECKING
 
 from noosphere.client import Client, ConflictPolicy
 from noosphere.v1 import admin_service_pb2 as pb
+from noosphere.v1 import admin_usage_pb2 as usage_pb
 from noosphere.v1 import types_pb2
 from noosphere.v1.admin_service_pb2_grpc import AdminServiceStub
 
-from .shapes import DeletedShape, EpochShape, NamespaceShape, PolicyShape, RulesShape, ServerShape, StatsShape
+from .shapes import (
+    DeletedShape,
+    EpochShape,
+    NamespaceShape,
+    PolicyShape,
+    RulesShape,
+    ServerShape,
+    StatsShape,
+    UsageShape,
+)
 from .views import time_text
 
 if TYPE_CHECKING:
@@ -63,6 +73,21 @@ class AdminApi:
     async def stats(self) -> StatsShape:
         """Returns how much is stored and how the server is doing."""
         return stats_data(await self._call(self._stub.GetStats, pb.GetStatsRequest()))
+
+    async def usage(self, by: str, order: str, top: int) -> list[UsageShape]:
+        """Returns who uses the server most.
+
+        Args:
+            by: ``principal``, ``agent`` or ``namespace``.
+            order: ``calls``, ``refusals``, ``conflicts``, ``bytes`` or ``recent``.
+            top: most names.
+        """
+        request = usage_pb.GetUsageRequest(
+            by=usage_pb.UsageBy.Value(f"USAGE_BY_{by.upper()}"),
+            order=usage_pb.UsageOrder.Value(f"USAGE_ORDER_{order.upper()}"),
+            top=top,
+        )
+        return [usage_data(entry) for entry in (await self._call(self._stub.GetUsage, request)).entries]
 
     async def epochs(self) -> list[EpochShape]:
         """Returns the epochs, oldest first."""
@@ -154,6 +179,21 @@ def stats_data(stats: pb.GetStatsResponse) -> StatsShape:
         "uptime_seconds": round(stats.uptime_seconds, 3),
         "resident_bytes": stats.resident_bytes,
         "epoch": stats.epoch,
+    }
+
+
+def usage_data(entry: usage_pb.UsageEntry) -> UsageShape:
+    """Returns what a principal, an agent or a namespace has done."""
+    return {
+        "name": entry.name,
+        "call_count": entry.call_count,
+        "call_count_over": entry.call_count_over,
+        "conflict_count": entry.conflict_count,
+        "refusals": dict(sorted(entry.refusals.items())),
+        "bytes_in": entry.bytes_in,
+        "bytes_out": entry.bytes_out,
+        "start_time": stamp_text(entry.start_time),
+        "last_time": stamp_text(entry.last_time),
     }
 
 

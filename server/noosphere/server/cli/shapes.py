@@ -226,6 +226,20 @@ class StatsShape(TypedDict):
     epoch: Annotated[int, "The present epoch."]
 
 
+class UsageShape(TypedDict):
+    """What a principal, an agent or a namespace has done at one server."""
+
+    name: Annotated[str, "Its name; empty for calls without a credential."]
+    call_count: Annotated[int, "Calls."]
+    call_count_over: Annotated[int, "How many of these may be another's, whose place it took."]
+    conflict_count: Annotated[int, "Calls that came to nothing because somebody else was faster."]
+    refusals: Annotated[dict[str, int], "Refused calls, by reason."]
+    bytes_in: Annotated[int, "Bytes of requests."]
+    bytes_out: Annotated[int, "Bytes of answers."]
+    start_time: Annotated[str | None, "Since when it is counted."]
+    last_time: Annotated[str | None, "When its last call ended."]
+
+
 class EpochShape(TypedDict):
     """An epoch."""
 

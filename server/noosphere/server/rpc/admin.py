@@ -15,13 +15,15 @@ from ..memory import Memory
 from ..memory.namespaces import NamespaceDescription
 from ..memory.reads import check_page_size
 from ..ports.runtime import Clock
+from ..security import Usage
 from . import decode, encode
+from .admin_usage import UsageMethods
 from .calls import Context, unary
 from .pages import pattern_at, position_of, revision_at
 from .times import timestamp
 
 
-class AdminRpc(AdminServiceServicer):
+class AdminRpc(UsageMethods, AdminServiceServicer):
     """The gRPC face of administration.
 
     Args:
@@ -29,16 +31,24 @@ class AdminRpc(AdminServiceServicer):
         clock: the source of time.
         started_ms: monotonic time at which the process began to serve; None: now.
         servers: knows the servers of the fleet; None: there is only this one, which has no address.
+        usage: counts what callers do; None: nobody does.
     """
 
     def __init__(
-        self, memory: Memory, clock: Clock, started_ms: int | None = None, servers: Servers | None = None
+        self,
+        memory: Memory,
+        clock: Clock,
+        started_ms: int | None = None,
+        servers: Servers | None = None,
+        *,
+        usage: Usage | None = None,
     ) -> None:
         self._memory = memory
         self._clock = clock
         self._started_ms = clock.monotonic_ms() if started_ms is None else started_ms
         own = ServerInfo("", "", __version__, clock.wall_ms(), leads=True)
         self._servers = servers or Servers(memory.core.coordinator, own, shared=False)
+        self._usage = usage or Usage(clock.wall_ms)
 
     @unary
     async def ListNamespaces(self, request: pb.ListNamespacesRequest, context: Context) -> pb.ListNamespacesResponse:

@@ -39,9 +39,22 @@ class Rpc:
         refusal: why it was refused; None as long as it is not.
         code: how it ended.
         notes: what steps remember of it, each under a key of its own.
+        response: the answer of one that answers with a single message; None before that.
+        sent_bytes: of what was answered, so far.
     """
 
-    __slots__ = ("code", "context", "message", "method", "notes", "parent", "refusal", "streams")
+    __slots__ = (
+        "code",
+        "context",
+        "message",
+        "method",
+        "notes",
+        "parent",
+        "refusal",
+        "response",
+        "sent_bytes",
+        "streams",
+    )
 
     def __init__(
         self, method: str, context: Context | None, message: Message | None, *, streams: bool, parent: Rpc | None = None
@@ -54,6 +67,14 @@ class Rpc:
         self.refusal: Refusal | None = None
         self.code = grpc.StatusCode.OK
         self.notes: dict[str, Any] = {}
+        self.response: Message | None = None
+        self.sent_bytes = 0
+
+    def answered(self, response: Message) -> None:
+        """Takes note of an answer, or of one message of it."""
+        self.sent_bytes += response.ByteSize()
+        if not self.streams:
+            self.response = response
 
 
 under_way: ContextVar[Rpc | None] = ContextVar("under_way", default=None)
@@ -102,7 +123,9 @@ class Gate:
             rpc = Rpc(method, context, None if takes_stream else request, streams=False)
             begun = await self._begin_or_abort(rpc, context)
             try:
-                return await behaviour(request, context)
+                response = await behaviour(request, context)
+                rpc.answered(response)
+                return response
             except BaseException as error:
                 _note_end(rpc, error)
                 raise
@@ -115,6 +138,7 @@ class Gate:
             try:
                 async with aclosing(behaviour(request, context)) as responses:
                     async for response in responses:
+                        rpc.answered(response)
                         yield response
             except BaseException as error:
                 _note_end(rpc, error)
@@ -145,7 +169,9 @@ class Gate:
                 for step in self._steps:
                     step.begin(rpc)
                     begun += 1
-                return await certain(lambda: behaviour(request))
+                response = await certain(lambda: behaviour(request))
+                rpc.answered(response)
+                return response
             except BaseException as error:
                 _note_end(rpc, error)
                 raise

@@ -1,6 +1,7 @@
-"""Who is calling, and what they may do."""
+"""Who is calling, what they may do, and how much they do."""
 
 from .certificates import peer_identity
 from .principal import OPEN, Principal, calling
+from .usage import By, Order, Usage
 
-__all__ = ["OPEN", "Principal", "calling", "peer_identity"]
+__all__ = ["OPEN", "By", "Order", "Principal", "Usage", "calling", "peer_identity"]

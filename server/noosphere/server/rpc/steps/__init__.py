@@ -1,0 +1,1 @@
+"""The steps of the gate: what is done about every call, one idea each."""

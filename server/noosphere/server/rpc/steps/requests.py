@@ -1,0 +1,57 @@
+"""What a request says of itself: in whose name it comes, and what it is about. Read, not checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+
+from google.protobuf.message import Message
+
+_ACTOR = "noosphere.v1.Actor"
+_CALL = "noosphere.v1.CallContext"
+
+
+def _nobody(_: Message) -> str:
+    return ""
+
+
+# As many as there are types of messages.
+_agents: dict[type[Message], Callable[[Message], str]] = {}
+_namespaces: dict[type[Message], Callable[[Message], str]] = {}
+
+
+def agent_of(request: Message) -> str:
+    """Returns the agent in whose name a request comes, as it says; "" if in none."""
+    read = _agents.get(type(request))
+    if read is None:
+        read = _agents[type(request)] = _agent_reader(type(request))
+    return read(request)
+
+
+def namespace_of(request: Message) -> str:
+    """Returns the namespace that a request is about, as it says; "" if about none."""
+    read = _namespaces.get(type(request))
+    if read is None:
+        read = _namespaces[type(request)] = _text_reader(type(request), "namespace")
+    return read(request)
+
+
+def namespace_class(namespace: str) -> str:
+    """Returns which kind of namespace a name is of, for figures: one of few."""
+    first, slash, _ = namespace.partition("/")
+    return first if slash and first in _CLASSES else "other"
+
+
+_CLASSES = frozenset({"agents", "facts", "sessions", "shared"})
+
+
+def _agent_reader(kind: type[Message]) -> Callable[[Message], str]:
+    for wanted, path in ((_CALL, "actor.agent_id"), (_ACTOR, "agent_id")):
+        for field in kind.DESCRIPTOR.fields:
+            if field.message_type is not None and field.message_type.full_name == wanted:
+                return attrgetter(f"{field.name}.{path}")
+    return _text_reader(kind, "agent_id")
+
+
+def _text_reader(kind: type[Message], name: str) -> Callable[[Message], str]:
+    return attrgetter(name) if isinstance(getattr(kind(), name, None), str) else _nobody
