@@ -233,3 +233,19 @@ def test_etcd_without_redis_is_refused() -> None:
 def test_the_root_in_etcd_ends_in_a_slash() -> None:
     with pytest.raises(ConfigError, match=r"^--etcd-root: 'x' does not end in a slash$"):
         load(flags={"etcd_root": "x"})
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        ({"tls_key": "k"}, "--tls-key: tls_key is of no use without tls_certificate"),
+        ({"tls_certificate": "c"}, "default: tls_key: tls_certificate is of no use without tls_key"),
+        ({"tls_client_ca": "a"}, "--tls-client-ca: tls_client_ca is of no use without tls_certificate"),
+        ({"tls_certificate": ""}, "--tls-certificate: '' is not a path"),
+        ({"tls_certificate": "~nobody-of-that-name/c", "tls_key": "k"}, "--tls-certificate: '~nobody-of-that-name/c'"),
+    ],
+)
+def test_files_of_tls_go_together(flags: dict[str, str], problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(flags=flags)
+    assert str(caught.value).startswith(problem)

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
 
+import grpc
 import structlog
 from prometheus_client import CollectorRegistry
 
@@ -36,6 +37,7 @@ from .ports.runtime import Clock, SystemClock
 from .rpc.admin import AdminRpc
 from .rpc.context import ContextRpc
 from .rpc.coordination import CoordinationRpc
+from .rpc.credentials import ReloadedCredentials, TlsFiles
 from .rpc.faces import Faces
 from .rpc.facts import FactRpc
 from .rpc.gate import Gate
@@ -44,6 +46,7 @@ from .rpc.server import RpcServer
 from .rpc.sessions import SessionRpc
 from .rpc.steps.usage import UsageStep
 from .security import Usage
+from .security.keypairs import UnfitCertificate
 from .storage.embedded import Journal, StoreFailed
 from .supervision import cancel, supervise
 
@@ -204,6 +207,7 @@ async def serve(
     clock = SystemClock()
     # Found out first, so that a start in vain leaves the data folder and its epoch alone.
     _check_port(settings.listen)
+    credentials = _credentials(settings, clock)
     registry = CollectorRegistry()
     metrics = PrometheusSessionMetrics(registry)
     model_metrics = PrometheusModelMetrics(registry)
@@ -216,7 +220,7 @@ async def serve(
         leadership = Leadership(lasting.coordinator.locks, own.id, clock) if is_replica(settings) else None
         usage = Usage(clock.wall_ms)
         gate = Gate((UsageStep(usage),))
-        server = RpcServer(enable_reflection=settings.reflection, gate=gate)
+        server = RpcServer(enable_reflection=settings.reflection, gate=gate, credentials=credentials)
         generations = Generations(
             lambda on_epoch: _open_working(
                 settings,
@@ -327,6 +331,22 @@ async def _exported(settings: Settings, registry: CollectorRegistry) -> AsyncIte
         yield
     finally:
         await asyncio.to_thread(exporter.stop)
+
+
+def _credentials(settings: Settings, clock: Clock) -> grpc.ServerCredentials | None:
+    """Returns what TLS shows to clients, None where it is not configured.
+
+    Raises:
+        StartupError: the files cannot be used.
+    """
+    if settings.tls_certificate is None or settings.tls_key is None:
+        return None
+    try:
+        return ReloadedCredentials(
+            TlsFiles(settings.tls_certificate, settings.tls_key, settings.tls_client_ca), clock
+        ).grpc
+    except UnfitCertificate as error:
+        raise StartupError(f"TLS cannot be used: {error}") from error
 
 
 def _check_port(listen: str) -> None:

@@ -19,6 +19,7 @@ from typer.main import get_command
 from . import (
     bench,
     boards,
+    certificates,
     changes,
     checks,
     conflicts,
@@ -65,6 +66,7 @@ for group in (facts_changes.app, facts_keeping.app, facts_exchange.app, facts_re
     facts.app.add_typer(group)
 app.add_typer(facts.app, name="facts")
 app.add_typer(serving.config_app, name="config")
+app.add_typer(certificates.app, name="tls")
 app.add_typer(bench.app, name="bench")
 
 

@@ -55,8 +55,9 @@ def _with_settings(function: Callable[..., None]) -> Callable[..., None]:
     ]
     for key, field in fields.items():
         help_text = f"{field.description} [default: {_show(field.default)}]"
+        is_path = field.annotation in (Path, Path | None)
+        option: Any = path_option(help=help_text) if is_path else typer.Option(help=help_text)
         # mypy knows of no annotation that it is a type; every field has one.
-        option: Any = path_option(help=help_text) if field.annotation is Path else typer.Option(help=help_text)
         annotation: Any = Annotated[field.annotation | None, option]  # type: ignore[operator]
         parameters.append(inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
     # A function may have this attribute, and `inspect` looks for it, but its declared type does not name it.
@@ -66,4 +67,6 @@ def _with_settings(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _show(default: object) -> str:
+    if default is None:
+        return "none"
     return str(default).lower() if isinstance(default, bool) else str(default)

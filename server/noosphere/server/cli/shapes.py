@@ -456,3 +456,9 @@ class ErrorShape(TypedDict):
     outcome: Annotated[str | None, "`not_applied`, or `unknown` if a write may have happened; null without a call."]
     request_id: Annotated[str | None, "The id of the write."]
     conflict: Annotated[ConflictShape | None, "The conflict, if it is one."]
+
+
+class FilesShape(TypedDict):
+    """What a command has written."""
+
+    files: Annotated[list[str], "The files."]

@@ -11,6 +11,7 @@ from .serving import ServingSettings
 from .storing import StoringSettings
 from .summariser import SummariserSettings
 from .transition_policy import TransitionPolicySettings
+from .transport import TransportSettings
 
 ENV_PREFIX = "NOOSPHERE_"
 
@@ -23,6 +24,7 @@ class Settings(
     SummariserSettings,
     ObservingSettings,
     StoringSettings,
+    TransportSettings,
     ServingSettings,
     BaseSettings,
 ):

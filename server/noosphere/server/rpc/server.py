@@ -40,10 +40,14 @@ class RpcServer:
     Args:
         enable_reflection: whether to describe the API to tools.
         gate: what every call of our services passes; health and reflection do not.
+        credentials: what TLS shows to clients and asks of them; None leaves connections unencrypted.
     """
 
-    def __init__(self, *, enable_reflection: bool, gate: Gate | None = None) -> None:
+    def __init__(
+        self, *, enable_reflection: bool, gate: Gate | None = None, credentials: grpc.ServerCredentials | None = None
+    ) -> None:
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
+        self._credentials = credentials
         self._health = Health()
         self._switchboard = Switchboard(gate)
         self._faces: Faces | None = None
@@ -95,7 +99,10 @@ class RpcServer:
             OSError: the address cannot be used.
         """
         try:
-            port = self._server.add_insecure_port(address)
+            if self._credentials is None:
+                port = self._server.add_insecure_port(address)
+            else:
+                port = self._server.add_secure_port(address, self._credentials)
         except RuntimeError as error:
             raise OSError(str(error)) from error
         if port == 0:
