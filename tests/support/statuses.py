@@ -71,6 +71,7 @@ class Refused(Exception):
         detail: the typed detail, None if there is none.
         details_bytes: size of the whole Status.
         metadata_bytes: size of the trailers that carry it, as a bound.
+        retry_ms: after how many milliseconds the call may succeed, None if it does not say.
     """
 
     code: grpc.StatusCode
@@ -81,6 +82,7 @@ class Refused(Exception):
     detail: Message | None = None
     details_bytes: int = 0
     metadata_bytes: int = 0
+    retry_ms: int | None = None
 
     def __str__(self) -> str:
         return f"{self.code.name} {self.reason}: {self.message}"
@@ -141,6 +143,11 @@ def refused(code: grpc.StatusCode, message: str | None, trailers: object) -> Ref
             info = error_details_pb2.ErrorInfo()
             detail.Unpack(info)
             found.reason, found.domain, found.metadata = info.reason, info.domain, dict(info.metadata)
+            continue
+        if detail.Is(error_details_pb2.RetryInfo.DESCRIPTOR):
+            retry = error_details_pb2.RetryInfo()
+            detail.Unpack(retry)
+            found.retry_ms = retry.retry_delay.ToMilliseconds()
             continue
         kind = next(kind for kind in _DETAILS if detail.Is(kind.DESCRIPTOR))
         assert found.detail is None, "two typed details in one status"

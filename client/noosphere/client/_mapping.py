@@ -53,6 +53,7 @@ OTHERS: dict[str, type[NoosphereError]] = {
     Reason.ENTRY_NOT_FOUND: e.EntryNotFound,
     Reason.NOT_IMPLEMENTED: e.Unimplemented,
     Reason.LIMIT_EXCEEDED: e.LimitExceeded,
+    Reason.OVERLOADED: e.LimitExceeded,
     Reason.SLOW_CONSUMER: e.SlowConsumer,
     Reason.DRAINING: e.Unavailable,
     Reason.ENGINE_UNAVAILABLE: e.Unavailable,
@@ -88,6 +89,7 @@ _SILENT_ABOUT_EARLIER = frozenset(
         Reason.REQUEST_ID_REUSED,
         Reason.ACKED_WRITES_LOST,
         Reason.LIMIT_EXCEEDED,
+        Reason.OVERLOADED,
         Reason.DRAINING,
         Reason.ENGINE_UNAVAILABLE,
         # Decided by the state of the session, which the earlier attempt itself may have brought about.

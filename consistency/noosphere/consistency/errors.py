@@ -70,6 +70,7 @@ class Reason(StrEnum):
     NOT_IMPLEMENTED = "NOT_IMPLEMENTED"
     # The caller waits, or is told what was lost.
     LIMIT_EXCEEDED = "LIMIT_EXCEEDED"
+    OVERLOADED = "OVERLOADED"
     SLOW_CONSUMER = "SLOW_CONSUMER"
     DRAINING = "DRAINING"
     ENGINE_UNAVAILABLE = "ENGINE_UNAVAILABLE"
@@ -116,6 +117,7 @@ CODE_OF: dict[Reason, Code] = {
     Reason.ENTRY_NOT_FOUND: Code.NOT_FOUND,
     Reason.NOT_IMPLEMENTED: Code.UNIMPLEMENTED,
     Reason.LIMIT_EXCEEDED: Code.RESOURCE_EXHAUSTED,
+    Reason.OVERLOADED: Code.RESOURCE_EXHAUSTED,
     Reason.SLOW_CONSUMER: Code.RESOURCE_EXHAUSTED,
     Reason.DRAINING: Code.UNAVAILABLE,
     Reason.ENGINE_UNAVAILABLE: Code.UNAVAILABLE,
@@ -232,15 +234,19 @@ class Refusal(Exception):
         detail: the typed detail, if the reason has one.
         namespace: the namespace concerned, filled in by the service.
         head: the namespace's head when this was decided, filled in by the service.
+        retry_after_ms: after which time the same call may succeed; None if time alone does not mend it.
     """
 
-    def __init__(self, reason: Reason, message: str, detail: Detail | None = None) -> None:
+    def __init__(
+        self, reason: Reason, message: str, detail: Detail | None = None, *, retry_after_ms: int | None = None
+    ) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
         self.detail = detail
         self.namespace = ""
         self.head = 0
+        self.retry_after_ms = retry_after_ms
 
     @property
     def code(self) -> Code:

@@ -40,7 +40,8 @@ class CoordinationServiceStub(object):
 
     Names are 1 to 128 bytes of UTF-8 without NUL; those that begin with `~` are the server's own. Leases are 1 s to
     1 h. Errors that any call may return: INVALID_ARGUMENT (INVALID_FIELD, VALUE_TOO_LARGE), FAILED_PRECONDITION
-    (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED), UNAVAILABLE (DRAINING, ENGINE_UNAVAILABLE).
+    (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED, OVERLOADED), UNAVAILABLE (DRAINING,
+    ENGINE_UNAVAILABLE).
     """
 
     def __init__(self, channel):
@@ -116,7 +117,8 @@ class CoordinationServiceServicer(object):
 
     Names are 1 to 128 bytes of UTF-8 without NUL; those that begin with `~` are the server's own. Leases are 1 s to
     1 h. Errors that any call may return: INVALID_ARGUMENT (INVALID_FIELD, VALUE_TOO_LARGE), FAILED_PRECONDITION
-    (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED), UNAVAILABLE (DRAINING, ENGINE_UNAVAILABLE).
+    (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED, OVERLOADED), UNAVAILABLE (DRAINING,
+    ENGINE_UNAVAILABLE).
     """
 
     def AcquireLock(self, request, context):
@@ -272,7 +274,8 @@ class CoordinationService(object):
 
     Names are 1 to 128 bytes of UTF-8 without NUL; those that begin with `~` are the server's own. Leases are 1 s to
     1 h. Errors that any call may return: INVALID_ARGUMENT (INVALID_FIELD, VALUE_TOO_LARGE), FAILED_PRECONDITION
-    (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED), UNAVAILABLE (DRAINING, ENGINE_UNAVAILABLE).
+    (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED, OVERLOADED), UNAVAILABLE (DRAINING,
+    ENGINE_UNAVAILABLE).
     """
 
     @staticmethod

@@ -41,7 +41,8 @@ class CoordinationServiceStub:
 
     Names are 1 to 128 bytes of UTF-8 without NUL; those that begin with `~` are the server's own. Leases are 1 s to
     1 h. Errors that any call may return: INVALID_ARGUMENT (INVALID_FIELD, VALUE_TOO_LARGE), FAILED_PRECONDITION
-    (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED), UNAVAILABLE (DRAINING, ENGINE_UNAVAILABLE).
+    (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED, OVERLOADED), UNAVAILABLE (DRAINING,
+    ENGINE_UNAVAILABLE).
     """
 
     @_typing.overload
@@ -95,7 +96,8 @@ class CoordinationServiceAsyncStub(CoordinationServiceStub):
 
     Names are 1 to 128 bytes of UTF-8 without NUL; those that begin with `~` are the server's own. Leases are 1 s to
     1 h. Errors that any call may return: INVALID_ARGUMENT (INVALID_FIELD, VALUE_TOO_LARGE), FAILED_PRECONDITION
-    (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED), UNAVAILABLE (DRAINING, ENGINE_UNAVAILABLE).
+    (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED, OVERLOADED), UNAVAILABLE (DRAINING,
+    ENGINE_UNAVAILABLE).
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -145,7 +147,8 @@ class CoordinationServiceServicer(metaclass=_abc_1.ABCMeta):
 
     Names are 1 to 128 bytes of UTF-8 without NUL; those that begin with `~` are the server's own. Leases are 1 s to
     1 h. Errors that any call may return: INVALID_ARGUMENT (INVALID_FIELD, VALUE_TOO_LARGE), FAILED_PRECONDITION
-    (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED), UNAVAILABLE (DRAINING, ENGINE_UNAVAILABLE).
+    (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED, OVERLOADED), UNAVAILABLE (DRAINING,
+    ENGINE_UNAVAILABLE).
     """
 
     @_abc_1.abstractmethod

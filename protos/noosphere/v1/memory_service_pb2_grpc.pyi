@@ -33,7 +33,9 @@ class MemoryServiceStub:
     INVALID_ARGUMENT (a malformed field; VALUE_TOO_LARGE), PERMISSION_DENIED (PERMISSION_DENIED),
     FAILED_PRECONDITION (NAMESPACE_DELETED, STALE_INCARNATION), DATA_LOSS (ACKED_WRITES_LOST: a presented
     revision did not survive), OUT_OF_RANGE (FUTURE_REVISION: a presented revision was never issued),
-    RESOURCE_EXHAUSTED (LIMIT_EXCEEDED), UNAVAILABLE (DRAINING, ENGINE_UNAVAILABLE), UNIMPLEMENTED (NOT_IMPLEMENTED).
+    RESOURCE_EXHAUSTED (LIMIT_EXCEEDED; OVERLOADED: the server has more to do than it can), UNAVAILABLE (DRAINING,
+    ENGINE_UNAVAILABLE), UNIMPLEMENTED (NOT_IMPLEMENTED). Where time mends it, RESOURCE_EXHAUSTED carries a
+    google.rpc.RetryInfo: nothing was done, and the same call may succeed after that delay.
     Any write, claim included, that presents a read-set token may return ABORTED (STALE_READ_SET) and
     FAILED_PRECONDITION (UNCHECKABLE_GUARD), as Commit does.
 
@@ -134,7 +136,9 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     INVALID_ARGUMENT (a malformed field; VALUE_TOO_LARGE), PERMISSION_DENIED (PERMISSION_DENIED),
     FAILED_PRECONDITION (NAMESPACE_DELETED, STALE_INCARNATION), DATA_LOSS (ACKED_WRITES_LOST: a presented
     revision did not survive), OUT_OF_RANGE (FUTURE_REVISION: a presented revision was never issued),
-    RESOURCE_EXHAUSTED (LIMIT_EXCEEDED), UNAVAILABLE (DRAINING, ENGINE_UNAVAILABLE), UNIMPLEMENTED (NOT_IMPLEMENTED).
+    RESOURCE_EXHAUSTED (LIMIT_EXCEEDED; OVERLOADED: the server has more to do than it can), UNAVAILABLE (DRAINING,
+    ENGINE_UNAVAILABLE), UNIMPLEMENTED (NOT_IMPLEMENTED). Where time mends it, RESOURCE_EXHAUSTED carries a
+    google.rpc.RetryInfo: nothing was done, and the same call may succeed after that delay.
     Any write, claim included, that presents a read-set token may return ABORTED (STALE_READ_SET) and
     FAILED_PRECONDITION (UNCHECKABLE_GUARD), as Commit does.
 
@@ -231,7 +235,9 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
     INVALID_ARGUMENT (a malformed field; VALUE_TOO_LARGE), PERMISSION_DENIED (PERMISSION_DENIED),
     FAILED_PRECONDITION (NAMESPACE_DELETED, STALE_INCARNATION), DATA_LOSS (ACKED_WRITES_LOST: a presented
     revision did not survive), OUT_OF_RANGE (FUTURE_REVISION: a presented revision was never issued),
-    RESOURCE_EXHAUSTED (LIMIT_EXCEEDED), UNAVAILABLE (DRAINING, ENGINE_UNAVAILABLE), UNIMPLEMENTED (NOT_IMPLEMENTED).
+    RESOURCE_EXHAUSTED (LIMIT_EXCEEDED; OVERLOADED: the server has more to do than it can), UNAVAILABLE (DRAINING,
+    ENGINE_UNAVAILABLE), UNIMPLEMENTED (NOT_IMPLEMENTED). Where time mends it, RESOURCE_EXHAUSTED carries a
+    google.rpc.RetryInfo: nothing was done, and the same call may succeed after that delay.
     Any write, claim included, that presents a read-set token may return ABORTED (STALE_READ_SET) and
     FAILED_PRECONDITION (UNCHECKABLE_GUARD), as Commit does.
 

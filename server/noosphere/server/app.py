@@ -44,6 +44,7 @@ from .rpc.gate import Gate
 from .rpc.memory import MemoryRpc
 from .rpc.server import RpcServer
 from .rpc.sessions import SessionRpc
+from .rpc.steps.limits import limits_step
 from .rpc.steps.usage import UsageStep
 from .security import Usage
 from .security.keypairs import UnfitCertificate
@@ -219,8 +220,18 @@ async def serve(
         servers = Servers(lasting.coordinator, own, shared=is_replica(settings))
         leadership = Leadership(lasting.coordinator.locks, own.id, clock) if is_replica(settings) else None
         usage = Usage(clock.wall_ms)
-        gate = Gate((UsageStep(usage),))
-        server = RpcServer(enable_reflection=settings.reflection, gate=gate, credentials=credentials)
+        gate = Gate(
+            (
+                UsageStep(usage),
+                limits_step(settings, clock),
+            )
+        )
+        server = RpcServer(
+            enable_reflection=settings.reflection,
+            gate=gate,
+            credentials=credentials,
+            message_bytes_max=settings.limits_message_bytes_max,
+        )
         generations = Generations(
             lambda on_epoch: _open_working(
                 settings,

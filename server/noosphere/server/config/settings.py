@@ -6,6 +6,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from .embedder import EmbedderSettings
 from .extractor import ExtractorSettings
+from .limits import LimitSettings
 from .observing import ObservingSettings
 from .serving import ServingSettings
 from .storing import StoringSettings
@@ -22,6 +23,7 @@ class Settings(
     ExtractorSettings,
     EmbedderSettings,
     SummariserSettings,
+    LimitSettings,
     ObservingSettings,
     StoringSettings,
     TransportSettings,

@@ -1,4 +1,4 @@
-"""Refusals as ``google.rpc.Status``: code, one sentence, ErrorInfo and at most one typed detail."""
+"""Refusals as ``google.rpc.Status``: code, one sentence, ErrorInfo, when to ask again, at most one typed detail."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from noosphere.consistency import (
 )
 from noosphere.v1 import errors_pb2, types_pb2
 
-from .times import timestamp
+from .times import duration, timestamp
 
 DOMAIN = "noosphere"
 STATUS_KEY = "grpc-status-details-bin"
@@ -46,12 +46,15 @@ def status_of(refusal: Refusal) -> status_pb2.Status:
         code=grpc.StatusCode[refusal.code.value].value[0], message=_cut(refusal.message, MESSAGE_CHARS_MAX)
     )
     _pack(status, info)
+    if refusal.retry_after_ms is not None:
+        _pack(status, error_details_pb2.RetryInfo(retry_delay=duration(refusal.retry_after_ms)))
+    always = len(status.details)
     detail = _detail(refusal, DETAILS_BYTES_MAX - status.ByteSize() - _ANY_BYTES)
     if detail is not None:
         _pack(status, detail)
         while status.ByteSize() > DETAILS_BYTES_MAX:
             # Names can be long, and above gRPC's limit for metadata the whole error would be lost.
-            del status.details[1:]
+            del status.details[always:]
             if not _shorten(detail):
                 break
             _pack(status, detail)

@@ -31,6 +31,13 @@ SERVER_OPTIONS = (
     # Clients of ours ping idle connections; the default would disconnect them for it.
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    # A connection that does not get as far as HTTP/2 is closed.
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    # A peer that has gone without a word is noticed, and what it had open is given back.
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    # Clients connect anew without anybody noticing.
+    ("grpc.max_connection_idle_ms", 30 * 60 * 1000),
 )
 
 
@@ -41,12 +48,20 @@ class RpcServer:
         enable_reflection: whether to describe the API to tools.
         gate: what every call of our services passes; health and reflection do not.
         credentials: what TLS shows to clients and asks of them; None leaves connections unencrypted.
+        message_bytes_max: bytes of the largest request that is read.
     """
 
     def __init__(
-        self, *, enable_reflection: bool, gate: Gate | None = None, credentials: grpc.ServerCredentials | None = None
+        self,
+        *,
+        enable_reflection: bool,
+        gate: Gate | None = None,
+        credentials: grpc.ServerCredentials | None = None,
+        message_bytes_max: int = MESSAGE_BYTES_MAX,
     ) -> None:
-        self._server = grpc.aio.server(options=SERVER_OPTIONS)
+        # Of an option that is given twice the last one counts.
+        options = (*SERVER_OPTIONS, ("grpc.max_receive_message_length", message_bytes_max))
+        self._server = grpc.aio.server(options=options)
         self._credentials = credentials
         self._health = Health()
         self._switchboard = Switchboard(gate)

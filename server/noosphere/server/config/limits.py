@@ -1,0 +1,65 @@
+"""Settings of limits: how much one caller may ask for, and from when on the server sheds load."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field
+
+from noosphere.consistency.limits import ITEM_BYTES_MAX, KEY_BYTES_MAX
+
+_RATE_MAX = 1_000_000
+_COUNT_MAX = 1_000_000
+RECORDS_MAX = 10_000_000
+BYTES_MAX = 1 << 50
+
+
+class LimitSettings(BaseModel):
+    """How much callers may ask for. 0 means no limit of this kind, where a description says so."""
+
+    limits_message_bytes_max: int = Field(
+        default=1024 * 1024,
+        ge=1024 * 1024,
+        le=16 * 1024 * 1024,
+        description="Bytes of one request. Clients of ours send up to 1 MiB.",
+    )
+    limits_key_bytes_max: int = Field(
+        default=KEY_BYTES_MAX, ge=16, le=KEY_BYTES_MAX, description="Bytes of the key of a record that is written."
+    )
+    limits_value_bytes_max: int = Field(
+        default=ITEM_BYTES_MAX,
+        ge=64,
+        le=ITEM_BYTES_MAX,
+        description="Bytes of one value, whatever the rules of its namespace allow.",
+    )
+    limits_agent_calls_per_second: int = Field(
+        default=50_000, ge=0, le=_RATE_MAX, description="Calls of one agent a second; 0 for no limit."
+    )
+    limits_agent_calls_burst: int = Field(
+        default=100_000,
+        ge=1,
+        le=_RATE_MAX,
+        description="Calls that an agent may make at once after it has made none for a while.",
+    )
+    limits_agent_calls_in_flight_max: int = Field(
+        default=16_384, ge=0, le=_COUNT_MAX, description="Calls of one agent under way at a time; 0 for no limit."
+    )
+    limits_agent_streams_max: int = Field(
+        default=4_096,
+        ge=0,
+        le=_COUNT_MAX,
+        description="Watches of one agent, or pipelines of one connection, at a time; 0 for no limit.",
+    )
+    limits_principal_calls_per_second: int = Field(
+        default=0, ge=0, le=_RATE_MAX, description="Calls of all agents of one principal a second; 0 for no limit."
+    )
+    limits_principal_calls_burst: int = Field(
+        default=100_000,
+        ge=1,
+        le=_RATE_MAX,
+        description="Calls that a principal may make at once after it has made none for a while.",
+    )
+    limits_principal_calls_in_flight_max: int = Field(
+        default=0, ge=0, le=_COUNT_MAX, description="Calls of one principal under way at a time; 0 for no limit."
+    )
+    limits_principal_streams_max: int = Field(
+        default=0, ge=0, le=_COUNT_MAX, description="Watches and pipelines of one principal; 0 for no limit."
+    )

@@ -1,0 +1,140 @@
+"""Limits what one agent and one principal do at a time; see ``security.allowances``.
+
+Whose call it is stands in the request, which costs nothing to look at before it is decoded. Under a principal that is
+known, an agent's meter is that of this agent under this principal: nobody empties the bucket of another's agent by
+using its name. Calls without an agent count for their connection. AdminService and administrators are not limited
+here, so that an operator gets in whatever goes on.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from google.protobuf import descriptor_pool
+
+from noosphere.consistency.limits import AGENT_ID_BYTES_MAX
+
+from ...config.limits import LimitSettings
+from ...ports.runtime import Clock
+from ...security import calling
+from ...security.allowances import Allowance, Meter, Meters, Subject
+from ..faces import SERVICES
+from ..gate import Rpc
+
+_CONNECTION = "\0"
+"""Begins the names of connections among agents; no agent's name does."""
+_NOTE = "limits"
+_UNLIMITED = frozenset({"AdminService"})
+
+
+class _Caller(IntEnum):
+    """Where a request names its agent."""
+
+    NOWHERE = 0
+    CALL = 1
+    ACTOR = 2
+    AGENT_ID = 3
+
+
+def limits_step(settings: LimitSettings, clock: Clock) -> LimitsStep:
+    """Returns the step that a server's settings ask for."""
+    agents = Allowance(
+        settings.limits_agent_calls_per_second,
+        settings.limits_agent_calls_burst,
+        settings.limits_agent_calls_in_flight_max,
+        settings.limits_agent_streams_max,
+    )
+    principals = Allowance(
+        settings.limits_principal_calls_per_second,
+        settings.limits_principal_calls_burst,
+        settings.limits_principal_calls_in_flight_max,
+        settings.limits_principal_streams_max,
+    )
+    return LimitsStep(Meters(lambda _: agents, lambda: None), Meters(lambda _: principals, lambda: None), clock)
+
+
+class LimitsStep:
+    """See the module.
+
+    Args:
+        agents: meters by (principal, agent).
+        principals: meters by name.
+        clock: the source of time.
+    """
+
+    def __init__(self, agents: Meters, principals: Meters, clock: Clock) -> None:
+        self._agents = agents
+        self._principals = principals
+        self._clock = clock
+        self._callers = _callers()
+
+    def begin(self, rpc: Rpc) -> None:
+        """Takes the call from its agent's and its principal's allowance.
+
+        Raises:
+            Refusal: LIMIT_EXCEEDED.
+        """
+        caller = self._callers.get(rpc.method)
+        if caller is None:
+            return
+        principal = calling.get()
+        if principal.admin:
+            return
+        now_ms = self._clock.monotonic_ms()
+        agent_id = _agent_of(rpc, caller)
+        agent = self._agents.of((principal.name, agent_id))
+        agent.begin(Subject.AGENT, agent_id, now_ms, stream=rpc.streams)
+        both: tuple[Meter, ...] = (agent,)
+        if not principal.open:
+            whole = self._principals.of(principal.name)
+            try:
+                whole.begin(Subject.PRINCIPAL, principal.name, now_ms, stream=rpc.streams)
+            except BaseException:
+                agent.end(stream=rpc.streams)
+                raise
+            both = (agent, whole)
+        rpc.notes[_NOTE] = both
+
+    def end(self, rpc: Rpc) -> None:
+        """Counts the call as ended."""
+        for meter in rpc.notes.get(_NOTE, ()):
+            meter.end(stream=rpc.streams)
+
+
+def _agent_of(rpc: Rpc, caller: _Caller) -> str:
+    # What stands in a message of ours is known to the generated code alone.
+    message: Any = rpc.message
+    found = ""
+    if message is not None:
+        if caller is _Caller.CALL:
+            found = message.call.actor.agent_id
+        elif caller is _Caller.ACTOR:
+            found = message.actor.agent_id
+        elif caller is _Caller.AGENT_ID:
+            found = message.agent_id
+    if found:
+        # Longer ones are refused when they are decoded, and must not be kept here.
+        return found if len(found) <= AGENT_ID_BYTES_MAX else found[:AGENT_ID_BYTES_MAX]
+    context = rpc.context
+    return "" if context is None else _CONNECTION + context.peer()
+
+
+def _callers() -> dict[str, _Caller]:
+    found: dict[str, _Caller] = {}
+    for full_name in SERVICES:
+        service = descriptor_pool.Default().FindServiceByName(full_name)
+        if service.name in _UNLIMITED:
+            continue
+        for method in service.methods:
+            fields = method.input_type.fields_by_name
+            if "call" in fields:
+                caller = _Caller.CALL
+            elif "actor" in fields:
+                caller = _Caller.ACTOR
+            elif "agent_id" in fields:
+                caller = _Caller.AGENT_ID
+            else:
+                caller = _Caller.NOWHERE
+            found[f"/{full_name}/{method.name}"] = caller
+    return found
