@@ -11,6 +11,8 @@ SEED ?= 1
 BENCH_ARGS ?= --write docs/benchmarks.md
 # Where `make up` and `make cluster` keep everything.
 FLEET ?= .run
+# Images set this to stay small; here hundreds of processes would each compile all of the source again.
+export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo up cluster roll down test campaigns faults check proto proto-baseline cli-reference sync-client bench lock clean
