@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json as jsonlib
-import sys
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from noosphere.server.consoles import StdoutConsole
+from noosphere.server.readers import to_reader
 
 from .check import check_history
 from .verdict import Figures, Status, Verdict
@@ -31,14 +33,14 @@ def run_check(path: Path | str, json: bool = False, console: Console | None = No
 
     Raises:
         HistoryError: it cannot be read; the message is one line.
+        ReaderGone: nobody reads stdout.
     """
     verdict = check_history(path)
     if json:
-        print(jsonlib.dumps(verdict.as_dict(), ensure_ascii=False), flush=True)
+        with to_reader():
+            print(jsonlib.dumps(verdict.as_dict(), ensure_ascii=False), flush=True)
     else:
-        # Off a terminal nobody's window decides where lines break.
-        width = None if sys.stdout.isatty() else PLAIN_COLUMNS
-        print_verdict(verdict, console or Console(highlight=False, width=width))
+        print_verdict(verdict, console or StdoutConsole(PLAIN_COLUMNS))
     return verdict.ok
 
 

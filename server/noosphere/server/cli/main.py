@@ -16,6 +16,8 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
+from noosphere.server.readers import ReaderGone, close_stdout
+
 from . import (
     bench,
     boards,
@@ -103,6 +105,12 @@ def run(arguments: Sequence[str]) -> int:
         code = command.main(list(arguments) or ["--help"], prog_name="noosphere", standalone_mode=False)
         # Typer gives back the code of `Exit`, or what the command returned.
         return code if isinstance(code, int) else ExitCode.OK
+    except ReaderGone:
+        return ExitCode.OK
+    except SystemExit:
+        # What prints `--help` has met that the reader is gone, and ends the process by itself.
+        close_stdout()
+        return ExitCode.OK
     except CliError as error:
         return report(error, as_json=as_json)
     except typer.TyperException as error:

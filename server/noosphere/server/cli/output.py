@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import typer
+from noosphere.server.readers import close_stdout, to_reader
 
 
 def print_json(document: object) -> None:
@@ -23,7 +22,7 @@ def print_line(text: str) -> None:
     """Prints one line, with everything escaped that is not printable, and flushes.
 
     Raises:
-        Exit: the reader has gone, as `head` does; nothing is wrong, but there is nothing left to do.
+        ReaderGone: the reader has gone, as `head` does; nothing is wrong, but there is nothing left to do.
     """
     with _reader():
         print(one_line(text), flush=True)
@@ -39,22 +38,15 @@ def print_bytes(data: bytes) -> None:
 @contextmanager
 def _reader() -> Iterator[None]:
     try:
-        yield
-    except BrokenPipeError:
-        _close_stdout()
-        raise typer.Exit(0) from None
+        with to_reader():
+            yield
     except OSError as error:
-        _close_stdout()
+        close_stdout()
         # What was to be told has been done, perhaps: for whoever asked it is as if no answer had come.
         message, details = f"cannot write the output: {error.strerror}", {"outcome": "unknown"}
         from .exits import CliError, ExitCode  # it prints its errors with what is here
 
         raise CliError(ExitCode.UNREACHABLE, message, "OUTPUT", details) from None
-
-
-def _close_stdout() -> None:
-    # The interpreter flushes it once more when it ends.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 
 from rich.console import Console
 
+from noosphere.server.consoles import StdoutConsole
 from noosphere.server.fleet import FleetError
+from noosphere.server.readers import to_reader
 
 from .display import Display, Lines, Screen, Silence, print_figures
 from .figures import Figures
@@ -36,16 +37,17 @@ def run_demo(settings: DemoSettings, as_json: bool = False, console: Console | N
         OSError: likewise.
         DemoError: a process failed, the server cannot be reached, or somebody interrupted.
         NoosphereError: the server refused a call.
+        ReaderGone: nobody reads stdout; every process of the demo was stopped.
     """
-    # Off a terminal nobody's window decides where lines break.
-    console = console or Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_COLUMNS)
+    console = console or StdoutConsole(PLAIN_COLUMNS)
     _check_history_file(settings)
     try:
         figures = asyncio.run(_run(settings, _display(console, as_json)))
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise DemoInterrupted("interrupted; every process of the demo was stopped") from None
     if as_json:
-        print(json.dumps(figures.as_dict(), ensure_ascii=False), flush=True)
+        with to_reader():
+            print(json.dumps(figures.as_dict(), ensure_ascii=False), flush=True)
     else:
         print_figures(figures, console)
     return not figures.failures

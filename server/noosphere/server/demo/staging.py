@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
-import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from rich.console import Console
 from rich.text import Text
+
+from noosphere.server.consoles import StdoutConsole
+from noosphere.server.readers import to_reader
 
 from .processes import DemoInterrupted, own_server, require_server
 from .run import cancel_on_sigterm
@@ -119,11 +121,10 @@ def perform(
         raise DemoInterrupted("interrupted; every process of the demo was stopped") from None
     serve = None if stage.server is not None else f"noosphere serve --data {shlex.quote(str(folder / 'data'))}"
     if stage.as_json:
-        print(json.dumps({**played.as_dict(), "serve": serve}, ensure_ascii=False), flush=True)
+        with to_reader():
+            print(json.dumps({**played.as_dict(), "serve": serve}, ensure_ascii=False), flush=True)
     else:
-        # Off a terminal nobody's window decides where lines break.
-        width = None if sys.stdout.isatty() else stage.columns
-        tell(played, serve, stage.console or Console(highlight=False, width=width))
+        tell(played, serve, stage.console or StdoutConsole(stage.columns))
     return not played.failures
 
 

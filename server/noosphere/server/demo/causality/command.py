@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,9 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+
+from noosphere.server.consoles import StdoutConsole
+from noosphere.server.readers import to_reader
 
 from ..processes import DemoInterrupted, delete_namespace, own_server, require_server
 from ..run import cancel_on_sigterm
@@ -38,17 +40,17 @@ def run_causality(server: str | None = None, as_json: bool = False, console: Con
     Raises:
         DemoError: the server could not be started or does not answer, or somebody interrupted.
         NoosphereError: the server refuses the agents, or went away.
+        ReaderGone: nobody reads stdout.
     """
     try:
         account = asyncio.run(_run(server))
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise DemoInterrupted("interrupted; every process of the demo was stopped") from None
     if as_json:
-        print(json.dumps(account.as_dict(), ensure_ascii=False), flush=True)
+        with to_reader():
+            print(json.dumps(account.as_dict(), ensure_ascii=False), flush=True)
     else:
-        # Off a terminal nobody's window decides where lines break.
-        width = None if sys.stdout.isatty() else PLAIN_COLUMNS
-        print_account(account, console or Console(highlight=False, width=width))
+        print_account(account, console or StdoutConsole(PLAIN_COLUMNS))
     return not account.failures
 
 
