@@ -32,6 +32,8 @@ def test_the_promised_commands_exist() -> None:
         *(
             "",
             "serve",
+            "audit show",
+            "audit tail",
             "get",
             "put",
             "delete",

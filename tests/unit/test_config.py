@@ -136,7 +136,7 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     ("name", "value", "problem"),
     [
         ("NOOSPHERE_LISTN", "x", "NOOSPHERE_LISTN: unknown environment variable; is NOOSPHERE_LISTEN meant? known"),
-        ("NOOSPHERE_XYZ", "1", "NOOSPHERE_XYZ: unknown environment variable; known are NOOSPHERE_CONFIG"),
+        ("NOOSPHERE_XYZ", "1", "NOOSPHERE_XYZ: unknown environment variable; known are NOOSPHERE_A"),
         ("NOOSPHERE_DRAIN_SECONDS", "soon", "NOOSPHERE_DRAIN_SECONDS: input should be a valid number"),
         ("NOOSPHERE_REFLECTION", "perhaps", "NOOSPHERE_REFLECTION: input should be a valid boolean"),
     ],

@@ -23,6 +23,7 @@ from noosphere.consistency import Refusal
 from . import __version__
 from .addresses import split_address
 from .assembly import Engine, open_services
+from .auditing import audited
 from .config import ConfigError, Settings
 from .coordination import AlwaysLeads, Leadership, Leads, Membership, ServerInfo, Servers
 from .drivers import Lasting, StartupError, is_replica, may_end, open_drivers, open_lasting
@@ -223,6 +224,7 @@ async def serve(
         gate = Gate(
             (
                 UsageStep(usage),
+                *stack.enter_context(audited(settings, clock, registry)),
                 limits_step(settings, clock),
             )
         )

@@ -19,6 +19,7 @@ from typer.main import get_command
 from noosphere.server.readers import ReaderGone, close_stdout
 
 from . import (
+    audit,
     bench,
     boards,
     certificates,
@@ -67,6 +68,7 @@ app.add_typer(coordination.group_app, name="group")
 for group in (facts_changes.app, facts_keeping.app, facts_exchange.app, facts_reindex.app):
     facts.app.add_typer(group)
 app.add_typer(facts.app, name="facts")
+app.add_typer(audit.app, name="audit")
 app.add_typer(serving.config_app, name="config")
 app.add_typer(certificates.app, name="tls")
 app.add_typer(bench.app, name="bench")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from .auditing import AuditSettings
 from .embedder import EmbedderSettings
 from .extractor import ExtractorSettings
 from .limits import LimitSettings
@@ -24,6 +25,7 @@ class Settings(
     EmbedderSettings,
     SummariserSettings,
     LimitSettings,
+    AuditSettings,
     ObservingSettings,
     StoringSettings,
     TransportSettings,
