@@ -74,7 +74,6 @@ def _serve(cli: Cli, data: Path, *options: str) -> str:
         (["--nope"], "no such option: --nope (see `noosphere serve --help`)"),
         (["--durability", "maybe"], "invalid value for '--durability': "),
         (["--memory-mib-max", "1"], "--memory-mib-max: input should be greater than or equal to 16, not 1"),
-        (["--listen", "0.0.0.0:7443"], "--listen: '0.0.0.0' is not a loopback address "),
         (["--listen", "7443"], "--listen: '7443' is not host:port "),
         (["--config", "/nowhere.toml"], "/nowhere.toml: cannot be read: No such file or directory"),
     ],
@@ -84,6 +83,29 @@ def test_a_wrong_option_is_refused_before_anything_is_touched(
 ) -> None:
     done = cli.run("serve", "--data", str(tmp_path / "data"), *options)
     assert done.code == 2
+    assert done.error.startswith(line)
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (
+            ["--listen", "0.0.0.0:7443"],
+            "other machines reach 0.0.0.0:7443, and nothing tells who calls: set tokens, jwt_issuer or tls_client_ca ",
+        ),
+        (["--listen", "[::]:7443"], "other machines reach [::]:7443, and nothing tells who calls"),
+        (
+            ["--listen", "127.0.0.1:0", "--metrics-listen", "0.0.0.0:9100"],
+            "other machines reach the metrics at 0.0.0.0:9100, which ask nobody who they are: ",
+        ),
+    ],
+)
+def test_what_other_machines_reach_is_not_served_to_everybody(
+    cli: Cli, tmp_path: Path, options: list[str], line: str
+) -> None:
+    done = cli.run("serve", "--data", str(tmp_path / "data"), *options)
+    assert done.code == 3
     assert done.error.startswith(line)
     assert not (tmp_path / "data").exists()
 

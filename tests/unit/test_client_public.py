@@ -192,6 +192,7 @@ ALL = [
     "TransitionAction",
     "Turn",
     "TurnNotOpen",
+    "Unauthenticated",
     "Unavailable",
     "UncheckableGuard",
     "Unimplemented",

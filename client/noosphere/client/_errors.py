@@ -45,6 +45,7 @@
     ├── NotFound
     │   ├── SessionNotFound
     │   └── EntryNotFound               no such message, tool call, checkpoint, context, fact or candidate
+    ├── Unauthenticated                 no credential, or one that is not valid, or not any more
     ├── PermissionDenied
     ├── LimitExceeded                   a capacity is exhausted
     │   └── SlowConsumer                a watch was read too slowly
@@ -65,53 +66,15 @@ The reasons of the server are those of ``noosphere.consistency.Reason``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from ._error_base import NoosphereError as NoosphereError
+from ._error_base import Outcome as Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ._acked import AckedWrite
-
-Outcome = Literal["not_applied", "unknown"]
-"""Whether a failed call certainly changed nothing, or may have been (or may yet be) applied."""
-
-
-class NoosphereError(Exception):
-    """Base of everything that this package raises on purpose.
-
-    Attributes:
-        reason: why, as in ``ErrorInfo.reason``; upper snake case.
-        code: the gRPC status code by its standard name.
-        request_id: the id of the mutating call (a UUID, or ``agent#incarnation/sequence``), or None.
-        outcome: ``not_applied`` if the call certainly changed nothing, else ``unknown``.
-        message: one sentence for people.
-        head: the namespace's head when this was decided, 0 if the error carries none.
-    """
-
-    default_reason = "UNKNOWN"
-    default_code = "UNKNOWN"
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        reason: str = "",
-        code: str = "",
-        request_id: str | None = None,
-        outcome: Outcome = "not_applied",
-        head: int = 0,
-    ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.reason = reason or self.default_reason
-        self.code = code or self.default_code
-        self.request_id = request_id
-        self.outcome: Outcome = outcome
-        self.head = head
-
-    def __str__(self) -> str:
-        doubt = "; it may have been applied" if self.outcome == "unknown" else ""
-        return f"{self.reason}: {self.message}{doubt}"
 
 
 class Aborted(NoosphereError):
@@ -372,8 +335,15 @@ class EntryNotFound(NotFound):
     default_reason = "ENTRY_NOT_FOUND"
 
 
+class Unauthenticated(NoosphereError):
+    """The server wants to know who calls: there is no credential, or it is not valid, or not any more."""
+
+    default_reason = "UNAUTHENTICATED"
+    default_code = "UNAUTHENTICATED"
+
+
 class PermissionDenied(NoosphereError):
-    """The caller may not do this, or is not known."""
+    """The caller may not do this; it does not tell whether what it was about is there."""
 
     default_reason = "PERMISSION_DENIED"
     default_code = "PERMISSION_DENIED"

@@ -41,6 +41,7 @@ OTHERS: dict[str, type[NoosphereError]] = {
     Reason.SESSION_OPEN: e.SessionOpen,
     Reason.CHILDREN_OPEN: e.ChildrenOpen,
     Reason.NOT_PARKED: e.NotParked,
+    Reason.TOKENS_OFF: e.FailedPrecondition,
     Reason.INVALID_FIELD: e.InvalidArgument,
     Reason.VALUE_TOO_LARGE: e.ValueTooLarge,
     Reason.REQUEST_ID_REUSED: e.RequestIdReused,
@@ -58,6 +59,7 @@ OTHERS: dict[str, type[NoosphereError]] = {
     Reason.DRAINING: e.Unavailable,
     Reason.ENGINE_UNAVAILABLE: e.Unavailable,
     Reason.ACKED_WRITES_LOST: e.AckedWritesLost,
+    Reason.UNAUTHENTICATED: e.Unauthenticated,
     Reason.PERMISSION_DENIED: e.PermissionDenied,
     Reason.TRUST_DENIED: e.PermissionDenied,
 }
@@ -70,7 +72,7 @@ _BY_CODE: dict[str, type[NoosphereError]] = {
     "OUT_OF_RANGE": e.OutOfRange,
     "NOT_FOUND": e.NotFound,
     "PERMISSION_DENIED": e.PermissionDenied,
-    "UNAUTHENTICATED": e.PermissionDenied,
+    "UNAUTHENTICATED": e.Unauthenticated,
     "RESOURCE_EXHAUSTED": e.LimitExceeded,
     "UNIMPLEMENTED": e.Unimplemented,
     "UNAVAILABLE": e.Unavailable,
@@ -82,6 +84,7 @@ _BY_CODE: dict[str, type[NoosphereError]] = {
 # remembered: they say nothing about an earlier attempt of the same call.
 _SILENT_ABOUT_EARLIER = frozenset(
     {
+        Reason.UNAUTHENTICATED,
         Reason.PERMISSION_DENIED,
         Reason.TRUST_DENIED,
         Reason.NAMESPACE_DELETED,

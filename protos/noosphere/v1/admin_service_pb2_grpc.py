@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from noosphere.v1 import admin_service_pb2 as noosphere_dot_v1_dot_admin__service__pb2
+from noosphere.v1 import admin_tokens_pb2 as noosphere_dot_v1_dot_admin__tokens__pb2
 from noosphere.v1 import admin_usage_pb2 as noosphere_dot_v1_dot_admin__usage__pb2
 
 GRPC_GENERATED_VERSION = '1.72.2'
@@ -27,7 +28,7 @@ if _version_not_supported:
 
 
 class AdminServiceStub(object):
-    """Administration. Errors that any call may return: INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE.
+    """Administration. Errors that any call may return: INVALID_ARGUMENT, UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE.
     """
 
     def __init__(self, channel):
@@ -81,10 +82,30 @@ class AdminServiceStub(object):
                 request_serializer=noosphere_dot_v1_dot_admin__usage__pb2.GetUsageRequest.SerializeToString,
                 response_deserializer=noosphere_dot_v1_dot_admin__usage__pb2.GetUsageResponse.FromString,
                 _registered_method=True)
+        self.CreateToken = channel.unary_unary(
+                '/noosphere.v1.AdminService/CreateToken',
+                request_serializer=noosphere_dot_v1_dot_admin__tokens__pb2.CreateTokenRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_admin__tokens__pb2.CreateTokenResponse.FromString,
+                _registered_method=True)
+        self.CreateScopedToken = channel.unary_unary(
+                '/noosphere.v1.AdminService/CreateScopedToken',
+                request_serializer=noosphere_dot_v1_dot_admin__tokens__pb2.CreateScopedTokenRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_admin__tokens__pb2.CreateScopedTokenResponse.FromString,
+                _registered_method=True)
+        self.ListTokens = channel.unary_unary(
+                '/noosphere.v1.AdminService/ListTokens',
+                request_serializer=noosphere_dot_v1_dot_admin__tokens__pb2.ListTokensRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_admin__tokens__pb2.ListTokensResponse.FromString,
+                _registered_method=True)
+        self.RevokeToken = channel.unary_unary(
+                '/noosphere.v1.AdminService/RevokeToken',
+                request_serializer=noosphere_dot_v1_dot_admin__tokens__pb2.RevokeTokenRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_admin__tokens__pb2.RevokeTokenResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
-    """Administration. Errors that any call may return: INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE.
+    """Administration. Errors that any call may return: INVALID_ARGUMENT, UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE.
     """
 
     def ListNamespaces(self, request, context):
@@ -156,6 +177,37 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateToken(self, request, context):
+        """Makes an API token. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 100,000 tokens.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateScopedToken(self, request, context):
+        """Makes an API token that may do less than the caller, for whoever holds a credential. It ends with the token by which
+        it was asked for. FAILED_PRECONDITION: TOKENS_OFF, if the server takes no API tokens. PERMISSION_DENIED: it would be
+        more than the caller may do. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 100,000 tokens, or narrowed too often.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTokens(self, request, context):
+        """Lists API tokens that are valid by their ids, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeToken(self, request, context):
+        """Ends an API token, and those that were narrowed from it; in force on every server within a second.
+        NOT_FOUND: ENTRY_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -204,6 +256,26 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=noosphere_dot_v1_dot_admin__usage__pb2.GetUsageRequest.FromString,
                     response_serializer=noosphere_dot_v1_dot_admin__usage__pb2.GetUsageResponse.SerializeToString,
             ),
+            'CreateToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateToken,
+                    request_deserializer=noosphere_dot_v1_dot_admin__tokens__pb2.CreateTokenRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_admin__tokens__pb2.CreateTokenResponse.SerializeToString,
+            ),
+            'CreateScopedToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateScopedToken,
+                    request_deserializer=noosphere_dot_v1_dot_admin__tokens__pb2.CreateScopedTokenRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_admin__tokens__pb2.CreateScopedTokenResponse.SerializeToString,
+            ),
+            'ListTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTokens,
+                    request_deserializer=noosphere_dot_v1_dot_admin__tokens__pb2.ListTokensRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_admin__tokens__pb2.ListTokensResponse.SerializeToString,
+            ),
+            'RevokeToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeToken,
+                    request_deserializer=noosphere_dot_v1_dot_admin__tokens__pb2.RevokeTokenRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_admin__tokens__pb2.RevokeTokenResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'noosphere.v1.AdminService', rpc_method_handlers)
@@ -213,7 +285,7 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService(object):
-    """Administration. Errors that any call may return: INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE.
+    """Administration. Errors that any call may return: INVALID_ARGUMENT, UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE.
     """
 
     @staticmethod
@@ -449,6 +521,114 @@ class AdminService(object):
             '/noosphere.v1.AdminService/GetUsage',
             noosphere_dot_v1_dot_admin__usage__pb2.GetUsageRequest.SerializeToString,
             noosphere_dot_v1_dot_admin__usage__pb2.GetUsageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.AdminService/CreateToken',
+            noosphere_dot_v1_dot_admin__tokens__pb2.CreateTokenRequest.SerializeToString,
+            noosphere_dot_v1_dot_admin__tokens__pb2.CreateTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateScopedToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.AdminService/CreateScopedToken',
+            noosphere_dot_v1_dot_admin__tokens__pb2.CreateScopedTokenRequest.SerializeToString,
+            noosphere_dot_v1_dot_admin__tokens__pb2.CreateScopedTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.AdminService/ListTokens',
+            noosphere_dot_v1_dot_admin__tokens__pb2.ListTokensRequest.SerializeToString,
+            noosphere_dot_v1_dot_admin__tokens__pb2.ListTokensResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.AdminService/RevokeToken',
+            noosphere_dot_v1_dot_admin__tokens__pb2.RevokeTokenRequest.SerializeToString,
+            noosphere_dot_v1_dot_admin__tokens__pb2.RevokeTokenResponse.FromString,
             options,
             channel_credentials,
             insecure,

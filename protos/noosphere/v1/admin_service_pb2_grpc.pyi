@@ -6,6 +6,7 @@ What operators need: namespaces with their rules, statistics and epochs."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from noosphere.v1 import admin_service_pb2 as _admin_service_pb2
+from noosphere.v1 import admin_tokens_pb2 as _admin_tokens_pb2
 from noosphere.v1 import admin_usage_pb2 as _admin_usage_pb2
 import abc as _abc_1
 import grpc as _grpc
@@ -28,7 +29,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AdminServiceStub:
-    """Administration. Errors that any call may return: INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE."""
+    """Administration. Errors that any call may return: INVALID_ARGUMENT, UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -63,10 +64,23 @@ class AdminServiceStub:
     """Tells which principals, agents or namespaces use this server most, since it started.
     INVALID_ARGUMENT: INVALID_FIELD.
     """
+    CreateToken: _grpc.UnaryUnaryMultiCallable[_admin_tokens_pb2.CreateTokenRequest, _admin_tokens_pb2.CreateTokenResponse]
+    """Makes an API token. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 100,000 tokens."""
+    CreateScopedToken: _grpc.UnaryUnaryMultiCallable[_admin_tokens_pb2.CreateScopedTokenRequest, _admin_tokens_pb2.CreateScopedTokenResponse]
+    """Makes an API token that may do less than the caller, for whoever holds a credential. It ends with the token by which
+    it was asked for. FAILED_PRECONDITION: TOKENS_OFF, if the server takes no API tokens. PERMISSION_DENIED: it would be
+    more than the caller may do. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 100,000 tokens, or narrowed too often.
+    """
+    ListTokens: _grpc.UnaryUnaryMultiCallable[_admin_tokens_pb2.ListTokensRequest, _admin_tokens_pb2.ListTokensResponse]
+    """Lists API tokens that are valid by their ids, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
+    RevokeToken: _grpc.UnaryUnaryMultiCallable[_admin_tokens_pb2.RevokeTokenRequest, _admin_tokens_pb2.RevokeTokenResponse]
+    """Ends an API token, and those that were narrowed from it; in force on every server within a second.
+    NOT_FOUND: ENTRY_NOT_FOUND.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
-    """Administration. Errors that any call may return: INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE."""
+    """Administration. Errors that any call may return: INVALID_ARGUMENT, UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListNamespaces: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListNamespacesRequest, _admin_service_pb2.ListNamespacesResponse]  # type: ignore[assignment]
@@ -98,9 +112,22 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Tells which principals, agents or namespaces use this server most, since it started.
     INVALID_ARGUMENT: INVALID_FIELD.
     """
+    CreateToken: _aio.UnaryUnaryMultiCallable[_admin_tokens_pb2.CreateTokenRequest, _admin_tokens_pb2.CreateTokenResponse]  # type: ignore[assignment]
+    """Makes an API token. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 100,000 tokens."""
+    CreateScopedToken: _aio.UnaryUnaryMultiCallable[_admin_tokens_pb2.CreateScopedTokenRequest, _admin_tokens_pb2.CreateScopedTokenResponse]  # type: ignore[assignment]
+    """Makes an API token that may do less than the caller, for whoever holds a credential. It ends with the token by which
+    it was asked for. FAILED_PRECONDITION: TOKENS_OFF, if the server takes no API tokens. PERMISSION_DENIED: it would be
+    more than the caller may do. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 100,000 tokens, or narrowed too often.
+    """
+    ListTokens: _aio.UnaryUnaryMultiCallable[_admin_tokens_pb2.ListTokensRequest, _admin_tokens_pb2.ListTokensResponse]  # type: ignore[assignment]
+    """Lists API tokens that are valid by their ids, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
+    RevokeToken: _aio.UnaryUnaryMultiCallable[_admin_tokens_pb2.RevokeTokenRequest, _admin_tokens_pb2.RevokeTokenResponse]  # type: ignore[assignment]
+    """Ends an API token, and those that were narrowed from it; in force on every server within a second.
+    NOT_FOUND: ENTRY_NOT_FOUND.
+    """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Administration. Errors that any call may return: INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE."""
+    """Administration. Errors that any call may return: INVALID_ARGUMENT, UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE."""
 
     @_abc_1.abstractmethod
     def ListNamespaces(
@@ -183,6 +210,43 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_admin_usage_pb2.GetUsageResponse, _abc.Awaitable[_admin_usage_pb2.GetUsageResponse]]:
         """Tells which principals, agents or namespaces use this server most, since it started.
         INVALID_ARGUMENT: INVALID_FIELD.
+        """
+
+    @_abc_1.abstractmethod
+    def CreateToken(
+        self,
+        request: _admin_tokens_pb2.CreateTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_tokens_pb2.CreateTokenResponse, _abc.Awaitable[_admin_tokens_pb2.CreateTokenResponse]]:
+        """Makes an API token. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 100,000 tokens."""
+
+    @_abc_1.abstractmethod
+    def CreateScopedToken(
+        self,
+        request: _admin_tokens_pb2.CreateScopedTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_tokens_pb2.CreateScopedTokenResponse, _abc.Awaitable[_admin_tokens_pb2.CreateScopedTokenResponse]]:
+        """Makes an API token that may do less than the caller, for whoever holds a credential. It ends with the token by which
+        it was asked for. FAILED_PRECONDITION: TOKENS_OFF, if the server takes no API tokens. PERMISSION_DENIED: it would be
+        more than the caller may do. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 100,000 tokens, or narrowed too often.
+        """
+
+    @_abc_1.abstractmethod
+    def ListTokens(
+        self,
+        request: _admin_tokens_pb2.ListTokensRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_tokens_pb2.ListTokensResponse, _abc.Awaitable[_admin_tokens_pb2.ListTokensResponse]]:
+        """Lists API tokens that are valid by their ids, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
+
+    @_abc_1.abstractmethod
+    def RevokeToken(
+        self,
+        request: _admin_tokens_pb2.RevokeTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_tokens_pb2.RevokeTokenResponse, _abc.Awaitable[_admin_tokens_pb2.RevokeTokenResponse]]:
+        """Ends an API token, and those that were narrowed from it; in force on every server within a second.
+        NOT_FOUND: ENTRY_NOT_FOUND.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import gc
+import os
 import secrets
 import signal
 import socket
@@ -24,6 +25,7 @@ from . import __version__
 from .addresses import split_address
 from .assembly import Engine, open_services
 from .auditing import audited
+from .authentication import authentication, check_reach
 from .config import ConfigError, Settings
 from .coordination import AlwaysLeads, Leadership, Leads, Membership, ServerInfo, Servers
 from .drivers import Lasting, StartupError, is_replica, may_end, open_drivers, open_lasting
@@ -49,6 +51,7 @@ from .rpc.steps.limits import limits_step
 from .rpc.steps.usage import UsageStep
 from .security import Usage
 from .security.keypairs import UnfitCertificate
+from .security.minting import ApiTokens
 from .storage.embedded import Journal, StoreFailed
 from .supervision import cancel, supervise
 
@@ -208,6 +211,7 @@ async def serve(
     fatal = _Fatal(stop)
     clock = SystemClock()
     # Found out first, so that a start in vain leaves the data folder and its epoch alone.
+    check_reach(settings)
     _check_port(settings.listen)
     credentials = _credentials(settings, clock)
     registry = CollectorRegistry()
@@ -224,6 +228,7 @@ async def serve(
         gate = Gate(
             (
                 UsageStep(usage),
+                *await stack.enter_async_context(authentication(settings, lasting.coordinator, clock, fatal)),
                 *stack.enter_context(audited(settings, clock, registry)),
                 limits_step(settings, clock),
             )
@@ -315,7 +320,14 @@ def _faces(
     return Faces(
         engine.memory.signals,
         MemoryRpc(engine.memory, settings.watch_stall_seconds, gate),
-        AdminRpc(engine.memory, clock, started_ms, servers, usage=usage),
+        AdminRpc(
+            engine.memory,
+            clock,
+            started_ms,
+            servers,
+            usage=usage,
+            tokens=ApiTokens(engine.memory.core.coordinator, clock, os.urandom, taken=settings.tokens),
+        ),
         SessionRpc(engine.sessions, engine.transitions),
         ContextRpc(engine.contexts),
         FactRpc(engine.facts),

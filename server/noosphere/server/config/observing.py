@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from ..addresses import loopback_or_nowhere
+from ..addresses import an_address_or_nowhere
 
 
 class ObservingSettings(BaseModel):
@@ -18,7 +18,12 @@ class ObservingSettings(BaseModel):
     log_format: Literal["console", "json"] = Field(
         default="console", description="Log lines for people, or one JSON object a line for programs."
     )
-    metrics_listen: Annotated[str, AfterValidator(loopback_or_nowhere)] = Field(
+    metrics_listen: Annotated[str, AfterValidator(an_address_or_nowhere)] = Field(
         default="",
-        description="Address to serve Prometheus metrics on, as host:port; empty serves none. Loopback only.",
+        description="Address to serve Prometheus metrics on, as host:port; empty serves none. One that other machines "
+        "reach needs metrics_open.",
+    )
+    metrics_open: bool = Field(
+        default=False,
+        description="Let metrics_listen be an address that other machines reach: metrics ask nobody who they are.",
     )

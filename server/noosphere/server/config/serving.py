@@ -6,15 +6,16 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from ..addresses import loopback_only
+from ..addresses import an_address
 
 
 class ServingSettings(BaseModel):
     """Where a server listens, and what its housekeeping may take."""
 
-    listen: Annotated[str, AfterValidator(loopback_only)] = Field(
+    listen: Annotated[str, AfterValidator(an_address)] = Field(
         default="127.0.0.1:7443",
-        description="Address to serve on, as host:port. Loopback only. Port 0 lets the system choose one.",
+        description="Address to serve on, as host:port. One that other machines reach needs a way to tell who calls "
+        "(tokens, jwt_issuer or tls_client_ca), or insecure. Port 0 lets the system choose one.",
     )
     reflection: bool = Field(default=False, description="Serve gRPC reflection, which describes the API to tools.")
     memory_mib_max: int = Field(

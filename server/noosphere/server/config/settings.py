@@ -7,6 +7,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from .auditing import AuditSettings
 from .embedder import EmbedderSettings
 from .extractor import ExtractorSettings
+from .identity import IdentitySettings
 from .limits import LimitSettings
 from .observing import ObservingSettings
 from .serving import ServingSettings
@@ -28,6 +29,7 @@ class Settings(
     AuditSettings,
     ObservingSettings,
     StoringSettings,
+    IdentitySettings,
     TransportSettings,
     ServingSettings,
     BaseSettings,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 
@@ -16,14 +17,16 @@ from ..memory.namespaces import NamespaceDescription
 from ..memory.reads import check_page_size
 from ..ports.runtime import Clock
 from ..security import Usage
+from ..security.minting import ApiTokens
 from . import decode, encode
+from .admin_tokens import TokenMethods
 from .admin_usage import UsageMethods
 from .calls import Context, unary
 from .pages import pattern_at, position_of, revision_at
 from .times import timestamp
 
 
-class AdminRpc(UsageMethods, AdminServiceServicer):
+class AdminRpc(TokenMethods, UsageMethods, AdminServiceServicer):
     """The gRPC face of administration.
 
     Args:
@@ -32,6 +35,7 @@ class AdminRpc(UsageMethods, AdminServiceServicer):
         started_ms: monotonic time at which the process began to serve; None: now.
         servers: knows the servers of the fleet; None: there is only this one, which has no address.
         usage: counts what callers do; None: nobody does.
+        tokens: makes and ends API tokens; None: nobody is asked for one.
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class AdminRpc(UsageMethods, AdminServiceServicer):
         servers: Servers | None = None,
         *,
         usage: Usage | None = None,
+        tokens: ApiTokens | None = None,
     ) -> None:
         self._memory = memory
         self._clock = clock
@@ -49,6 +54,7 @@ class AdminRpc(UsageMethods, AdminServiceServicer):
         own = ServerInfo("", "", __version__, clock.wall_ms(), leads=True)
         self._servers = servers or Servers(memory.core.coordinator, own, shared=False)
         self._usage = usage or Usage(clock.wall_ms)
+        self._tokens = tokens or ApiTokens(memory.core.coordinator, clock, os.urandom, taken=False)
 
     @unary
     async def ListNamespaces(self, request: pb.ListNamespacesRequest, context: Context) -> pb.ListNamespacesResponse:

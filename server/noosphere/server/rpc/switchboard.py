@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Any, TypeAlias
 
 import grpc
@@ -17,6 +17,7 @@ import structlog
 
 from noosphere.consistency import Refusal
 
+from .breaking import Breaking
 from .calls import Context
 from .errors import abort
 from .gate import Gate
@@ -61,7 +62,7 @@ class Switchboard(grpc.GenericRpcHandler):
         self._present: Handlers = {}
         self._known: Handlers = {}
         self._under_way: dict[asyncio.Task[Any], Context] = {}
-        self._breaking: set[asyncio.Task[None]] = set()
+        self._breaking = Breaking()
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler | None:
         """Returns what answers a call; None for a method that nobody has."""
@@ -88,11 +89,7 @@ class Switchboard(grpc.GenericRpcHandler):
             await asyncio.wait(tuple(self._under_way), timeout=after_seconds)
         left = dict(self._under_way)
         for task, context in left.items():
-            # Told first: a call that is cancelled has no say any more.
-            breaking = asyncio.create_task(_refuse(context, refusal), name="noosphere-breaking-off")
-            self._breaking.add(breaking)
-            breaking.add_done_callback(self._breaking.discard)
-            asyncio.get_running_loop().call_soon(task.cancel)
+            self._breaking.end(task, context, refusal)
         if left:
             _, stubborn = await asyncio.wait(tuple(left), timeout=END_SECONDS_MAX)
             if stubborn:
@@ -159,9 +156,3 @@ def _with(handler: Handler, change: Callable[[Callable[..., Any]], Callable[...,
             make, behaviour = grpc.stream_stream_rpc_method_handler, found.stream_stream
     made: Callable[..., Handler] = make
     return made(change(behaviour), found.request_deserializer, found.response_serializer)
-
-
-async def _refuse(context: Context, refusal: Refusal) -> None:
-    # Raised when all is well, too; a caller that has gone needs no status.
-    with suppress(grpc.aio.BaseError):
-        await abort(context, refusal)

@@ -27,6 +27,8 @@ class Principal(NamedTuple):
         expires_ms: when the credential ends, in milliseconds since 1970; 0 for never.
         credential: what of all credentials of this identity proved it, e.g. a token's id; for revocation and audit.
         open: nobody was asked who they are: names are trusted, as on loopback.
+        only_agents: whether ``agents`` are all that it may act as: neither its own name nor grants add to them.
+        only_owners: whether ``owners`` are all agents and users whose facts it may touch: grants do not add to them.
     """
 
     name: str
@@ -38,14 +40,16 @@ class Principal(NamedTuple):
     expires_ms: int = 0
     credential: str = ""
     open: bool = False
+    only_agents: bool = False
+    only_owners: bool = False
 
     def may_act_as(self, agent_id: str) -> bool:
         """Tells whether a call in the name of an agent may come from here by the credential alone; grants may add."""
-        if self.open or self.admin:
+        if self.open or (self.admin and not self.only_agents):
             return True
         if agent_id.startswith(OPERATOR_PREFIX):
             return False
-        if agent_id == self.name or agent_id.startswith(f"{self.name}/"):
+        if not self.only_agents and (agent_id == self.name or agent_id.startswith(f"{self.name}/")):
             return True
         return any(matches(pattern, f"agents/{agent_id}") for pattern in self.agents)
 
