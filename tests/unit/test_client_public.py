@@ -180,6 +180,7 @@ ALL = [
     "StaleRead",
     "Summary",
     "ThinkInContext",
+    "Tls",
     "ToolCall",
     "ToolCallStatus",
     "ToolResultSuperseded",

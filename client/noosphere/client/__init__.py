@@ -195,6 +195,7 @@ from ._session_keeping import ItemDisposition, PendingCalls
 from ._session_scope import Handoff, read_handoff
 from ._space import MergeResult, TransactResult
 from ._stale import Notes, StaleRead
+from ._tls import Tls
 from ._tool_call import Basis, BasisChange, Compaction, LatePolicy, ToolCall, ToolCallStatus
 from ._turn import Turn
 from ._view import Decision, NamespaceView, View
@@ -372,6 +373,7 @@ __all__ = [
     "StaleRead",
     "Summary",
     "ThinkInContext",
+    "Tls",
     "ToolCall",
     "ToolCallStatus",
     "ToolResultSuperseded",

@@ -6,13 +6,21 @@ many clients spread over the servers; one that has moved on stays where it is.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import random
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
 
 from ._arguments import checked_addresses
+from ._background import noticed
+from ._errors import InvalidArgument
+from ._tls import TlsSource
+
+LOG = logging.getLogger("noosphere.client")
 
 REQUEST_BYTES_MAX = 1024 * 1024
 """What a server reads of a request at most. Beyond it gRPC would refuse the call, in its own words."""
@@ -42,9 +50,16 @@ CHANNEL_OPTIONS: tuple[tuple[str, int | str], ...] = (
 CONNECTIONS_PER_NAME = 3
 """How many connections a name has that may stand for several servers: the next one may lead to another."""
 
+RETIRED_MAX = 8
+"""Most connections with replaced certificates that are kept open for what is under way there."""
+
 
 def open_channel(
-    server: str, interceptors: Sequence[grpc.aio.ClientInterceptor] = (), *, in_order: bool = False
+    server: str,
+    interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
+    *,
+    in_order: bool = False,
+    tls: TlsSource | None = None,
 ) -> grpc.aio.Channel:
     """Opens a client's channel.
 
@@ -52,20 +67,58 @@ def open_channel(
         server: where the server is, or several, as ``connect`` takes them.
         interceptors: see every call.
         in_order: use the first of several, and the next one when that fails, instead of drawing.
+        tls: what connections are encrypted with; None leaves them as they are.
 
     Raises:
-        InvalidArgument: ``server`` is malformed.
+        InvalidArgument: ``server`` is malformed, or files of ``tls`` cannot be used.
     """
     addresses = checked_addresses("server", server)
     if len(addresses) == 1 and addresses[0].startswith("dns:"):
-        return ServersChannel(addresses * CONNECTIONS_PER_NAME, interceptors)
+        return ServersChannel(addresses * CONNECTIONS_PER_NAME, interceptors, tls)
     if len(addresses) == 1:
-        return _open(addresses[0], interceptors)
-    return ServersChannel(addresses if in_order else random.sample(addresses, len(addresses)), interceptors)
+        # Certificates that were replaced need a new connection to the same server.
+        return _open(addresses[0], interceptors) if tls is None else ServersChannel(addresses, interceptors, tls)
+    return ServersChannel(addresses if in_order else random.sample(addresses, len(addresses)), interceptors, tls)
 
 
 def _open(address: str, interceptors: Sequence[grpc.aio.ClientInterceptor]) -> grpc.aio.Channel:
     return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS, interceptors=list(interceptors))
+
+
+class _Encrypted:
+    """Opens connections under TLS, each with the files as they are then.
+
+    Args:
+        source: where they are.
+
+    Raises:
+        InvalidArgument: they cannot be used.
+    """
+
+    def __init__(self, source: TlsSource) -> None:
+        self._source = source
+        self._seen = source.signature()
+        self._credentials = source.credentials()
+        self._opened: dict[int, tuple[tuple[int, ...], ...]] = {}
+
+    def open(self, place: int, address: str, interceptors: Sequence[grpc.aio.ClientInterceptor]) -> grpc.aio.Channel:
+        """Opens the connection of a place."""
+        signature = self._source.signature()
+        if signature != self._seen:
+            try:
+                self._credentials = self._source.credentials()
+            except InvalidArgument as error:
+                # They may be being replaced; the next connection looks again.
+                LOG.warning("certificates from before are used: %s", error)
+            else:
+                self._seen = signature
+        self._opened[place] = self._seen
+        options = (*CHANNEL_OPTIONS, *self._source.options())
+        return grpc.aio.secure_channel(address, self._credentials, options=options, interceptors=list(interceptors))
+
+    def is_outdated(self, place: int) -> bool:
+        """Returns whether files have been replaced since the connection of a place was opened."""
+        return place in self._opened and self._opened[place] != self._source.signature()
 
 
 class ServersChannel(grpc.aio.Channel):
@@ -74,16 +127,28 @@ class ServersChannel(grpc.aio.Channel):
     Args:
         addresses: where they are, at least one, in the order in which they are used.
         interceptors: see every call.
+        tls: what connections are encrypted with; None leaves them as they are.
 
     Attributes:
         turn: how often it has moved on: a name for where calls go now.
+
+    Raises:
+        InvalidArgument: files of ``tls`` cannot be used.
     """
 
-    def __init__(self, addresses: Sequence[str], interceptors: Sequence[grpc.aio.ClientInterceptor] = ()) -> None:
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
+        tls: TlsSource | None = None,
+    ) -> None:
         self.turn = 0
         self._addresses = tuple(addresses)
         self._interceptors = interceptors
+        self._encrypted = None if tls is None else _Encrypted(tls)
         self._channels: list[grpc.aio.Channel | None] = [None] * len(addresses)
+        self._retired: deque[grpc.aio.Channel] = deque()
+        self._closing: asyncio.Task[None] | None = None
         self._closed = False
 
     def leave(self, turn: int) -> bool:
@@ -97,8 +162,24 @@ class ServersChannel(grpc.aio.Channel):
         """
         if turn != self.turn:
             return False
+        following = (turn + 1) % len(self._addresses)
+        outdated = self._encrypted is not None and self._encrypted.is_outdated(following)
+        if len(self._addresses) == 1 and not outdated:
+            return False
         self.turn += 1
+        if outdated:
+            self._retire(following)
         return True
+
+    def _retire(self, place: int) -> None:
+        """Has the next call open a connection anew; what is under way on the present one ends there."""
+        channel, self._channels[place] = self._channels[place], None
+        if channel is None:
+            return
+        self._retired.append(channel)
+        if len(self._retired) > RETIRED_MAX:
+            self._closing = asyncio.get_running_loop().create_task(self._retired.popleft().close(), name="close")
+            noticed(self._closing)
 
     def address(self, turn: int) -> str:
         """Returns where calls of a turn go."""
@@ -117,7 +198,12 @@ class ServersChannel(grpc.aio.Channel):
         if channel is None:
             if self._closed:
                 raise grpc.aio.UsageError("Channel is closed.")
-            channel = self._channels[place] = _open(self._addresses[place], self._interceptors)
+            address, encrypted = self._addresses[place], self._encrypted
+            if encrypted is None:
+                channel = _open(address, self._interceptors)
+            else:
+                channel = encrypted.open(place, address, self._interceptors)
+            self._channels[place] = channel
         return channel
 
     async def __aenter__(self) -> ServersChannel:
@@ -129,7 +215,9 @@ class ServersChannel(grpc.aio.Channel):
     async def close(self, grace: float | None = None) -> None:
         """Closes every connection."""
         self._closed = True
-        for channel in self._channels:
+        if self._closing is not None:
+            await self._closing
+        for channel in (*self._retired, *self._channels):
             if channel is not None:
                 await channel.close(grace)
 
@@ -170,11 +258,11 @@ class _Method:
     def __init__(self, channel: ServersChannel, make: Callable[[grpc.aio.Channel], Callable[..., Any]]) -> None:
         self._channel = channel
         self._make = make
-        self._made: dict[int, Callable[..., Any]] = {}
+        self._made: dict[int, tuple[grpc.aio.Channel, Callable[..., Any]]] = {}
 
     def __call__(self, *arguments: Any, **more: Any) -> Any:
-        place = self._channel.place
-        method = self._made.get(place)
-        if method is None:
-            method = self._made[place] = self._make(self._channel.present)
-        return method(*arguments, **more)
+        place, channel = self._channel.place, self._channel.present
+        made = self._made.get(place)
+        if made is None or made[0] is not channel:
+            made = self._made[place] = channel, self._make(channel)
+        return made[1](*arguments, **more)

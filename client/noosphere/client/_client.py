@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 import grpc
@@ -38,6 +39,7 @@ from ._session_data import SessionInfo, SessionSettings, SessionStatus
 from ._session_link import Services
 from ._session_scope import Existing, SessionScope, list_sessions, session_scope
 from ._space import Space
+from ._tls import Tls, explained, tls_source
 from ._tool_call import ToolCall, read_tool_call
 from ._transport import Method, Transport
 from ._wire import from_policy, span_seconds, to_policy, to_time
@@ -408,6 +410,7 @@ async def connect(
     coalesce: bool = True,
     interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
     in_order: bool = False,
+    tls: Tls | None = None,
 ) -> AsyncIterator[Client]:
     """Connects as an agent for the length of an ``async with`` block.
 
@@ -427,6 +430,8 @@ async def connect(
         interceptors: see every call as gRPC has them, whichever server it goes to.
         in_order: use the first of several servers, and the next one when that fails, instead of drawing: for an
             agent that has one beside it.
+        tls: encrypt connections, with these files; None for those that the environment's ``NOOSPHERE_TLS_CA``,
+            ``NOOSPHERE_TLS_CLIENT_CERTIFICATE`` and ``NOOSPHERE_TLS_CLIENT_KEY`` name, if it names any.
 
     Raises:
         AgentActive: the agent is connected elsewhere, and ``takeover`` is not set.
@@ -443,6 +448,8 @@ async def connect(
     checked_addresses(field, address)
     if interceptors and channel is not None:
         raise InvalidArgument("interceptors: a channel that is given has its own")
+    if tls is not None and channel is not None:
+        raise InvalidArgument("tls: a channel that is given has its own")
     name = agent or random_agent()
     own = channel is None
     if own and (local := surroundings_of(address, name)) is not None:
@@ -450,8 +457,18 @@ async def connect(
         clock, sleep = local.clock, local.sleep
     else:
         clock, sleep = asyncio.get_running_loop().time, asyncio.sleep
-    used = channel if channel is not None else open_channel(address, interceptors, in_order=in_order)
-    transport = Transport(used, address, timeout, retry or RetryPolicy(), clock, sleep, coalesce=coalesce)
+    encrypted = tls_source(tls) if channel is None else None
+    used = channel if channel is not None else open_channel(address, interceptors, in_order=in_order, tls=encrypted)
+    transport = Transport(
+        used,
+        address,
+        timeout,
+        retry or RetryPolicy(),
+        clock,
+        sleep,
+        coalesce=coalesce,
+        explain=partial(explained, tls=encrypted is not None) if own else str,
+    )
     try:
         transport.deadline(timeout)
         lease = await open_agent(transport, name, takeover=takeover or agent is None)

@@ -74,6 +74,7 @@ class Transport:
         coalesce: whether concurrent calls share a stream; bound to the running event loop then.
         caches: the open near caches by namespace.
         fences: the locks under which every write is made.
+        explain: tells what gRPC's words about a connection that was not made mean.
     """
 
     channel: grpc.aio.Channel
@@ -88,6 +89,7 @@ class Transport:
     coalesce: bool = False
     caches: dict[str, NearCache] = field(default_factory=dict)
     fences: tuple[types_pb2.Fence, ...] = ()
+    explain: Callable[[str], str] = str
     _life: _Life = field(default_factory=_Life)
     stub: memory_service_pb2_grpc.MemoryServiceAsyncStub = field(init=False)
     _pipeline: Pipeline | None = field(init=False)
@@ -374,7 +376,7 @@ class Transport:
         if isinstance(error, DeadlineExceeded) or (not failure.reason and failure.code == "UNAVAILABLE"):
             tries = f"{attempts} attempt{'s' if attempts > 1 else ''}"
             kind = "no answer from" if isinstance(error, DeadlineExceeded) else "cannot reach"
-            error.message = f"{kind} {where} within {timeout:g} s ({tries}): {failure.message}"
+            error.message = f"{kind} {where} within {timeout:g} s ({tries}): {self.explain(failure.message)}"
         return error
 
 

@@ -79,6 +79,7 @@ from noosphere.client import (
     SessionStatus,
     SourceDocument,
     Summary,
+    Tls,
     ToolCallStatus,
     TransactResult,
     Transition,
@@ -4443,6 +4444,7 @@ def connect(
     retry: RetryPolicy | None = None,
     coalesce: bool = True,
     in_order: bool = False,
+    tls: Tls | None = None,
 ) -> AbstractContextManager[Client]:
     """Connects as an agent for the length of a ``with`` block.
 
@@ -4460,6 +4462,8 @@ def connect(
         coalesce: let concurrent calls share the messages of one stream; False sends each by itself.
         in_order: use the first of several servers, and the next one when that fails, instead of drawing: for an
             agent that has one beside it.
+        tls: encrypt connections, with these files; None for those that the environment's ``NOOSPHERE_TLS_CA``,
+            ``NOOSPHERE_TLS_CLIENT_CERTIFICATE`` and ``NOOSPHERE_TLS_CLIENT_KEY`` name, if it names any.
 
     Raises:
         AgentActive: the agent is connected elsewhere, and ``takeover`` is not set.
@@ -4468,7 +4472,14 @@ def connect(
     """
     return Connection(
         aio.connect(
-            server, agent=agent, takeover=takeover, timeout=timeout, retry=retry, coalesce=coalesce, in_order=in_order
+            server,
+            agent=agent,
+            takeover=takeover,
+            timeout=timeout,
+            retry=retry,
+            coalesce=coalesce,
+            in_order=in_order,
+            tls=tls,
         ),
         Client,
     )

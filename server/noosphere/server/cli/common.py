@@ -43,6 +43,26 @@ TimeoutOption = Annotated[
         "--timeout", metavar="SECONDS", min=0.001, help="Deadline of each call with its retries. [default: 5]"
     ),
 ]
+TlsCaOption = Annotated[
+    Path | None,
+    path_option(
+        "--tls-ca",
+        metavar="FILE",
+        help="Connect under TLS to a server that one of these authorities vouches for. [env: NOOSPHERE_TLS_CA]",
+    ),
+]
+TlsCertificateOption = Annotated[
+    Path | None,
+    path_option(
+        "--tls-certificate",
+        metavar="FILE",
+        help="Show this certificate to a server that asks for one. [env: NOOSPHERE_TLS_CLIENT_CERTIFICATE]",
+    ),
+]
+TlsKeyOption = Annotated[
+    Path | None,
+    path_option("--tls-key", metavar="FILE", help="Its key. [env: NOOSPHERE_TLS_CLIENT_KEY]"),
+]
 ConfigOption = Annotated[
     Path | None,
     path_option("--config", metavar="FILE", help="A TOML file with settings. [env: NOOSPHERE_CONFIG]"),
@@ -59,6 +79,9 @@ class Common:
     as_json: bool = False
     agent: str | None = None
     timeout: float | None = None
+    tls_ca: Path | None = None
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
 
 
 def common(
@@ -75,4 +98,7 @@ def common(
         as_json=as_json or given.as_json,
         agent=given.agent if agent is None else agent,
         timeout=given.timeout if timeout is None else timeout,
+        tls_ca=given.tls_ca,
+        tls_certificate=given.tls_certificate,
+        tls_key=given.tls_key,
     )

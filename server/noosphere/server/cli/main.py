@@ -41,7 +41,16 @@ from . import (
     session_changes,
     sessions,
 )
-from .common import AgentOption, Common, JsonOption, ServerOption, TimeoutOption
+from .common import (
+    AgentOption,
+    Common,
+    JsonOption,
+    ServerOption,
+    TimeoutOption,
+    TlsCaOption,
+    TlsCertificateOption,
+    TlsKeyOption,
+)
 from .exits import EXIT_CODES_HELP, CliError, ExitCode, report
 from .two_words import TwoWords
 
@@ -81,8 +90,11 @@ def _root(
     as_json: JsonOption = False,
     agent: AgentOption = None,
     timeout: TimeoutOption = None,
+    tls_ca: TlsCaOption = None,
+    tls_certificate: TlsCertificateOption = None,
+    tls_key: TlsKeyOption = None,
 ) -> None:
-    ctx.obj = Common(server, as_json, agent, timeout)
+    ctx.obj = Common(server, as_json, agent, timeout, tls_ca, tls_certificate, tls_key)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import uuid
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_TLS_FIELD = re.compile(r"(?:--)?\btls\.(ca|certificate|key)(?=:|\Z)")
 _EXPLANATION_TOKENS_MAX = 600
 _ADVICE = "--expected-version replaces what you saw, --blind whatever is there"
 # What the server calls by the names of its API, as commands.
@@ -49,19 +51,22 @@ async def connected(options: Common) -> AsyncIterator[Client]:
     Raises:
         CliError: an option (or the variable that stands for it) is malformed.
     """
-    from noosphere.client import InvalidArgument, connect
+    from noosphere.client import InvalidArgument, Tls, connect
 
     agent = options.agent if options.agent is not None else f"cli/{uuid.uuid4().hex[:12]}"
+    files = options.tls_ca, options.tls_certificate, options.tls_key
+    tls = None if files == (None, None, None) else Tls(*files)
     if options.timeout is None:
-        opened = connect(options.server, agent=agent)
+        opened = connect(options.server, agent=agent, tls=tls)
     else:
-        opened = connect(options.server, agent=agent, timeout=options.timeout)
+        opened = connect(options.server, agent=agent, timeout=options.timeout, tls=tls)
     async with AsyncExitStack() as stack:
         try:
             client = await stack.enter_async_context(opened)
         except InvalidArgument as error:
             # An argument of `connect` is an option of ours; a variable names itself.
-            raise usage(f"{'' if error.message.startswith('NOOSPHERE_') else '--'}{error.message}") from None
+            message = error.message if error.message.startswith("NOOSPHERE_") else f"--{error.message}"
+            raise usage(_TLS_FIELD.sub(r"--tls-\1", message)) from None
         yield client
 
 

@@ -22,7 +22,15 @@ from .settings import ENV_PREFIX, Settings
 
 _SECRETS = (SecretStr, SecretBytes)
 # Read by the client and the CLI, or by `load` itself: not keys of the server's configuration.
-_OTHER_VARIABLES = frozenset({"NOOSPHERE_SERVER", "NOOSPHERE_CONFIG"})
+_OTHER_VARIABLES = frozenset(
+    {
+        "NOOSPHERE_SERVER",
+        "NOOSPHERE_CONFIG",
+        "NOOSPHERE_TLS_CA",
+        "NOOSPHERE_TLS_CLIENT_CERTIFICATE",
+        "NOOSPHERE_TLS_CLIENT_KEY",
+    }
+)
 # Kubernetes sets these in every pod beside a Service named `noosphere`; nobody meant them as configuration.
 _SERVICE_LINK = re.compile(r"NOOSPHERE_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
 
