@@ -82,6 +82,21 @@ class Reason(StrEnum):
     TRUST_DENIED = "TRUST_DENIED"
 
 
+CONFLICTS = frozenset(
+    {
+        Reason.VERSION_MISMATCH,
+        Reason.CONFLICT,
+        Reason.CONTEXT_TOO_OLD,
+        Reason.SIBLING_LIMIT,
+        Reason.STALE_READ_SET,
+        Reason.CLAIM_LOST,
+        Reason.CONTENTION,
+        Reason.TRANSCRIPT_MOVED,
+        Reason.TOOL_RESULT_SUPERSEDED,
+    }
+)
+"""Refusals because somebody else was faster: the caller re-reads and decides again."""
+
 CODE_OF: dict[Reason, Code] = {
     Reason.VERSION_MISMATCH: Code.ABORTED,
     Reason.CONFLICT: Code.ABORTED,

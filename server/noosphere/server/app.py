@@ -17,7 +17,6 @@ from functools import partial
 
 import grpc
 import structlog
-from prometheus_client import CollectorRegistry
 
 from noosphere.consistency import Refusal
 
@@ -31,9 +30,9 @@ from .coordination import AlwaysLeads, Leadership, Leads, Membership, ServerInfo
 from .drivers import Lasting, StartupError, is_replica, may_end, open_drivers, open_lasting
 from .generations import Generations
 from .logs import configure_logging
-from .metrics import Exporter, PrometheusModelMetrics, PrometheusSessionMetrics
 from .models import Models
 from .models import build as build_models
+from .observing import Observed
 from .ports.coordinator import Coordinator
 from .ports.metrics import ModelMetrics, SessionMetrics
 from .ports.runtime import Clock, SystemClock
@@ -48,7 +47,6 @@ from .rpc.memory import MemoryRpc
 from .rpc.server import RpcServer
 from .rpc.sessions import SessionRpc
 from .rpc.steps.limits import limits_step
-from .rpc.steps.usage import UsageStep
 from .security import Usage
 from .security.keypairs import UnfitCertificate
 from .security.minting import ApiTokens
@@ -141,6 +139,7 @@ async def _open_working(
     clock: Clock,
     journal: Journal | None = None,
     metrics: SessionMetrics | None,
+    observed: Observed | None = None,
     leads: Leads,
     on_fatal: Callable[[BaseException], None],
     on_epoch: Callable[[int], None],
@@ -149,9 +148,17 @@ async def _open_working(
     async with (
         open_drivers(settings, lasting, clock=clock, journal=journal, on_fatal=on_fatal, on_epoch=on_epoch) as drivers,
         open_services(
-            settings, drivers, models, clock=clock, metrics=metrics, leads=leads, on_fatal=on_fatal
+            settings,
+            drivers if observed is None else observed.drivers(drivers),
+            models,
+            clock=clock,
+            metrics=metrics,
+            leads=leads,
+            on_fatal=on_fatal,
         ) as engine,
     ):
+        if observed is not None:
+            observed.attend(engine, lambda: leads.leads)
         yield engine
 
 
@@ -214,22 +221,20 @@ async def serve(
     check_reach(settings)
     _check_port(settings.listen)
     credentials = _credentials(settings, clock)
-    registry = CollectorRegistry()
-    metrics = PrometheusSessionMetrics(registry)
-    model_metrics = PrometheusModelMetrics(registry)
+    observed = Observed(clock)
     async with contextlib.AsyncExitStack() as stack:
-        models = _models(settings, clock, model_metrics)
+        models = _models(settings, clock, observed.models)
         stack.push_async_callback(models.aclose)
         lasting = await stack.enter_async_context(open_lasting(settings, clock=clock, models=models, on_fatal=fatal))
         own = ServerInfo(secrets.token_hex(8), "", __version__, clock.wall_ms(), leads=False)
         servers = Servers(lasting.coordinator, own, shared=is_replica(settings))
         leadership = Leadership(lasting.coordinator.locks, own.id, clock) if is_replica(settings) else None
-        usage = Usage(clock.wall_ms)
+        leads: Leads = leadership or AlwaysLeads()
         gate = Gate(
             (
-                UsageStep(usage),
+                *observed.steps(),
                 *await stack.enter_async_context(authentication(settings, lasting.coordinator, clock, fatal)),
-                *stack.enter_context(audited(settings, clock, registry)),
+                *stack.enter_context(audited(settings, clock, observed.registry)),
                 limits_step(settings, clock),
             )
         )
@@ -243,14 +248,15 @@ async def serve(
             lambda on_epoch: _open_working(
                 settings,
                 lasting,
-                models,
+                observed.timed(models),
                 clock=clock,
-                metrics=metrics,
-                leads=leadership or AlwaysLeads(),
+                metrics=observed.sessions,
+                observed=observed,
+                leads=leads,
                 on_fatal=fatal,
                 on_epoch=on_epoch,
             ),
-            partial(_faces, settings, clock, clock.monotonic_ms(), servers, gate, usage),
+            partial(_faces, settings, clock, clock.monotonic_ms(), servers, gate, observed.usage),
             server,
             clock,
             may_end=may_end(settings),
@@ -261,7 +267,7 @@ async def serve(
             epoch = (await generations.open()).store.epoch
         except Refusal as error:
             raise StartupError(f"the services cannot be opened: {error}") from error
-        await stack.enter_async_context(_exported(settings, registry))
+        await stack.enter_async_context(observed.exported(settings.metrics_listen))
         host, _, _ = settings.listen.rpartition(":")
         try:
             port = await server.start(settings.listen)
@@ -333,29 +339,6 @@ def _faces(
         FactRpc(engine.facts),
         CoordinationRpc(engine.coordination, settings.watch_stall_seconds),
     )
-
-
-@contextlib.asynccontextmanager
-async def _exported(settings: Settings, registry: CollectorRegistry) -> AsyncIterator[None]:
-    """Serves the metrics, if that is configured.
-
-    Raises:
-        StartupError: the address cannot be listened on.
-    """
-    if not settings.metrics_listen:
-        yield
-        return
-    exporter = Exporter(registry)
-    host, port = split_address(settings.metrics_listen)
-    try:
-        bound = exporter.start(host, port)
-    except OSError as error:
-        raise StartupError(f"cannot listen on {settings.metrics_listen} for metrics: {error.strerror}") from error
-    log.info("serving metrics", address=f"{host}:{bound}")
-    try:
-        yield
-    finally:
-        await asyncio.to_thread(exporter.stop)
 
 
 def _credentials(settings: Settings, clock: Clock) -> grpc.ServerCredentials | None:

@@ -207,7 +207,7 @@ async def refuse(core: Core, ref: NamespaceRef, refusal: Refusal, head: int) -> 
         # Nothing is refused yet.
         raise located(refusal, ref.name, head)
     await core.store.settle(ref)
-    core.refusals[refusal.reason] += 1
+    core.note_refusal(ref.name, refusal)
     raise located(refusal, ref.name, head)
 
 
@@ -224,7 +224,7 @@ async def carry_out(core: Core, ref: NamespaceRef, commit: Commit, head: int) ->
             check_replay(result.remembered, commit.request.fingerprint)
         return result
     except Refusal as refusal:
-        core.refusals[refusal.reason] += 1
+        core.note_refusal(ref.name, refusal)
         raise located(refusal, ref.name, head) from None
 
 

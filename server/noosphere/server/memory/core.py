@@ -15,8 +15,10 @@ from noosphere.consistency import (
     check_presented,
     resolve_policy,
 )
+from noosphere.consistency.errors import CONFLICTS, ConflictInfo
 
 from ..ports.coordinator import Coordinator
+from ..ports.metrics import MemoryMetrics, NoMemoryMetrics
 from ..ports.runtime import Clock
 from ..ports.store import NamespaceRef, NamespaceView, WorkingStore
 from .access import is_private_to, require_access
@@ -45,6 +47,7 @@ class Core:
         newcomers: incarnations that are not known here.
         extension: what kinds of namespaces add to writes.
         refusals: refused writes by reason, since the start.
+        metrics: hears of conflicts, and of what watchers are told.
         fleet: stands for what this process shares with others, or has for itself; 0 if that is not known.
     """
 
@@ -57,6 +60,7 @@ class Core:
         self.directory = Directory(store)
         self.newcomers = Newcomers(coordinator, clock)
         self.refusals: Counter[Reason] = Counter()
+        self.metrics: MemoryMetrics = NoMemoryMetrics()
         self.fleet = 0
         self._rules: dict[str, NamespacePolicy] = {}
         self._rules_version = -1
@@ -120,6 +124,18 @@ class Core:
                 "the agent was opened at a server that shares nothing with this one; a client's addresses have to be "
                 "of servers on the same Redis and etcd",
             )
+
+    def note_refusal(self, namespace: str, refusal: Refusal) -> None:
+        """Counts a refused write."""
+        self.refusals[refusal.reason] += 1
+        if refusal.reason in CONFLICTS:
+            policy = self.rules(namespace).policy
+            rule = (
+                policy.for_key(refusal.detail.key)
+                if isinstance(refusal.detail, ConflictInfo)
+                else policy.conflict_policy
+            )
+            self.metrics.conflict(namespace, rule, "refused")
 
     async def locate(self, namespace: str) -> NamespaceRef:
         """Returns the living generation as last known."""

@@ -210,6 +210,7 @@ class Watches:
                         cursor = batch.revision
                         seen = batch.view(collection)
                         if seen.changes:
+                            self._core.metrics.told(self._core.store.now_ms() - seen.time_ms)
                             yield WatchMessage(seen, ResumePoint(ref.storage_id, cursor), page.head)
                             told, told_ms = cursor, self._clock.monotonic_ms()
                         if until is not None and cursor >= until:

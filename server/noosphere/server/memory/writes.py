@@ -8,7 +8,7 @@ depends on is synced.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
 
@@ -269,6 +269,7 @@ class Writes:
             revision = result.revision
             if len(job.keys) == 1 and not job.extended:
                 self._guesses.keep(ref, read.view, attempt.mutations, revision)
+            self._note_conflicts(job, attempt, decisions)
             done = [applied(decision, revision) for decision in decisions]
             results = in_order(job.asked, done, attempt.additions, revision)
             read_set = _advanced(job, attempt, decisions, written, revision)
@@ -282,6 +283,13 @@ class Writes:
             return await after_failure(core, ref, result, call)
         except Refusal as refusal:
             await refuse(core, ref, refusal, read.view.head)
+
+    def _note_conflicts(self, job: Job, attempt: Attempt, decisions: Sequence[Decision]) -> None:
+        for op, decision in zip(job.ops, decisions, strict=True):
+            # A merge into a long list leaves its writer without the whole of it, which is no conflict.
+            if decision.overwritten or not (decision.sole or isinstance(op, MergeOperation)):
+                outcome = "overwritten" if decision.overwritten else "kept"
+                self._core.metrics.conflict(job.namespace, attempt.policy.for_key(op.key), outcome)
 
     def _note_meeting(self, ref: NamespaceRef, failed: Failed) -> None:
         if not self._core.store.remote:

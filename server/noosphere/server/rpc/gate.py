@@ -41,9 +41,11 @@ class Rpc:
         notes: what steps remember of it, each under a key of its own.
         response: the answer of one that answers with a single message; None before that.
         sent_bytes: of what was answered, so far.
+        began_seconds: when it came, by the clock of the step that measures; 0.0 if none does.
     """
 
     __slots__ = (
+        "began_seconds",
         "code",
         "context",
         "message",
@@ -69,6 +71,7 @@ class Rpc:
         self.notes: dict[str, Any] = {}
         self.response: Message | None = None
         self.sent_bytes = 0
+        self.began_seconds = 0.0
 
     def answered(self, response: Message) -> None:
         """Takes note of an answer, or of one message of it."""

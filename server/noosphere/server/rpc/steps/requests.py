@@ -36,15 +36,6 @@ def namespace_of(request: Message) -> str:
     return read(request)
 
 
-def namespace_class(namespace: str) -> str:
-    """Returns which kind of namespace a name is of, for figures: one of few."""
-    first, slash, _ = namespace.partition("/")
-    return first if slash and first in _CLASSES else "other"
-
-
-_CLASSES = frozenset({"agents", "facts", "sessions", "shared"})
-
-
 def _agent_reader(kind: type[Message]) -> Callable[[Message], str]:
     for wanted, path in ((_CALL, "actor.agent_id"), (_ACTOR, "agent_id")):
         for field in kind.DESCRIPTOR.fields:

@@ -5,26 +5,11 @@ from __future__ import annotations
 import grpc
 from google.protobuf.message import Message
 
-from noosphere.consistency import Reason
+from noosphere.consistency.errors import CONFLICTS
 
 from ...security import Usage, calling
 from ..gate import Rpc
 from .requests import agent_of, namespace_of
-
-CONFLICTS = frozenset(
-    {
-        Reason.VERSION_MISMATCH,
-        Reason.CONFLICT,
-        Reason.CONTEXT_TOO_OLD,
-        Reason.SIBLING_LIMIT,
-        Reason.STALE_READ_SET,
-        Reason.CLAIM_LOST,
-        Reason.CONTENTION,
-        Reason.TRANSCRIPT_MOVED,
-        Reason.TOOL_RESULT_SUPERSEDED,
-    }
-)
-"""Refusals because somebody else was faster."""
 
 _UNBELIEVED = frozenset(
     {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED}
