@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 
 import pytest
 from tests.contract.coordlab import CoordinatorLab
@@ -10,7 +11,7 @@ from tests.contract.lab import EmbeddedLab
 
 from noosphere.consistency import DEFAULT_POLICY, ConflictPolicy, NamePattern, NamespacePolicy, Reason, Refusal
 from noosphere.consistency.limits import AGENT_LEASE_MS
-from noosphere.server.ports.coordinator import Coordinator, Incarnation
+from noosphere.server.ports.coordinator import Coordinator, Incarnation, PolicyTable
 from noosphere.server.ports.grants import GrantKey, Verb
 
 NAMES = ["planner-0", "a|b", "x%_*", "代理", "ä/b:c-{d}"]
@@ -285,3 +286,59 @@ async def test_after_closing_calls_are_refused(lab: CoordinatorLab) -> None:
     await coordinator.close()
     for call in (coordinator.open_agent("a", False), coordinator.epochs(), coordinator.latest("a")):
         await refusal_of(Reason.ENGINE_UNAVAILABLE, coordinator, call)
+
+
+async def test_numbers_go_on_above_those_of_another_coordinator(lab: CoordinatorLab) -> None:
+    coordinator = lab.coordinator
+    before = await coordinator.open_agent("before", False)
+    assert await coordinator.counted() >= before.number
+    far = await coordinator.counted() + 1_000_000
+    await coordinator.resume(far, PolicyTable(0, {}, {}))
+    assert await coordinator.counted() >= far
+    first = await coordinator.open_agent("a", False)
+    assert first.number > far
+    assert await coordinator.latest("a") == first.number
+    assert coordinator.touch(first)
+    await coordinator.keep_agent(first)
+    held = await coordinator.locks.acquire("lock", "a", 10_000, life=first)
+    assert held is not None
+    assert held.token > far
+    assert await coordinator.locks.holder("lock") == held
+    assert await coordinator.locks.held("", "", 10) == (held,)
+    await coordinator.locks.renew("lock", held.token)
+    assert await coordinator.locks.release("lock", held.token)
+    member = await coordinator.presence.join("group", "a", 10_000, life=first)
+    assert member.number > far
+    assert await coordinator.presence.members("group") == (member,)
+    async with aclosing(coordinator.presence.watch("group")) as changes:
+        assert await anext(changes) == {"a": member}
+    await coordinator.presence.keep("group", "a", member.number)
+    assert await coordinator.presence.leave("group", "a", member.number)
+    await coordinator.close_agent(first)
+    await lab.reopen()
+    again = await lab.coordinator.open_agent("a", False)
+    assert again.number > first.number
+
+
+async def test_rules_and_grants_of_another_coordinator_replace_all_others(lab: CoordinatorLab) -> None:
+    coordinator = lab.coordinator
+    kept, gone, new = (NamePattern(f"shared/{name}", True) for name in ("kept", "gone", "new"))
+    grant = GrantKey(NamePattern("planner", True), NamePattern("shared/", False))
+    old = GrantKey(NamePattern("old", True), NamePattern("shared/", False))
+    for pattern in (kept, gone):
+        await coordinator.set_policy(pattern, NamespacePolicy(records_max=5))
+    version = await coordinator.set_grant(old, frozenset({Verb.READ}))
+    wanted = PolicyTable(
+        version + 10,
+        {kept: NamespacePolicy(records_max=6), new: NamespacePolicy(records_max=7)},
+        {grant: frozenset({Verb.READ, Verb.WRITE})},
+    )
+    for _ in range(2):
+        await coordinator.resume(0, wanted)
+        for table in (coordinator.policies(), await coordinator.refresh()):
+            assert (table.entries, table.grants) == (wanted.entries, wanted.grants)
+            assert table.config_version > wanted.config_version
+    await lab.reopen()
+    table = lab.coordinator.policies()
+    assert (table.entries, table.grants) == (wanted.entries, wanted.grants)
+    assert await lab.coordinator.set_policy(gone, NamespacePolicy()) > table.config_version

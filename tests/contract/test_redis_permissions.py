@@ -65,6 +65,8 @@ async def test_the_permissions_that_the_page_names_are_enough(redis_server: Redi
             await store.due(SPACE, 1, 1)
             await store.stats(SPACE)
             assert [found.ref for found in await store.namespaces("", "", 5)] == [SPACE]
+            async for _ in store.export(SPACE):
+                pass
             await store.compact(SPACE, revision)
             await store.erase(SPACE)
             assert isinstance(await store.drop(SPACE, await head(store, SPACE)), Dropped)

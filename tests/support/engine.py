@@ -140,7 +140,7 @@ class LocalServer:
     def _transport(self, engine: Engine) -> HandlerTransport:
         return HandlerTransport(
             MemoryRpc(engine.memory),
-            AdminRpc(engine.memory, self.clock),
+            AdminRpc(engine.memory, self.clock, dumper=engine.dumper),
             SessionRpc(engine.sessions, engine.transitions),
             ContextRpc(engine.contexts),
             FactRpc(engine.facts),

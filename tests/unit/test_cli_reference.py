@@ -45,6 +45,8 @@ def test_the_promised_commands_exist() -> None:
             "demo",
             "check",
             "servers",
+            "dump",
+            "restore",
         ),
         *("conflicts", "resolve", "demo causality", "demo session", "demo facts"),
         *("ns list", "ns create", "ns show", "ns tree", "ns delete", "ns rules", "config show", "version"),

@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from noosphere.v1 import admin_dump_pb2 as noosphere_dot_v1_dot_admin__dump__pb2
 from noosphere.v1 import admin_service_pb2 as noosphere_dot_v1_dot_admin__service__pb2
 from noosphere.v1 import admin_tokens_pb2 as noosphere_dot_v1_dot_admin__tokens__pb2
 from noosphere.v1 import admin_usage_pb2 as noosphere_dot_v1_dot_admin__usage__pb2
@@ -101,6 +102,11 @@ class AdminServiceStub(object):
                 '/noosphere.v1.AdminService/RevokeToken',
                 request_serializer=noosphere_dot_v1_dot_admin__tokens__pb2.RevokeTokenRequest.SerializeToString,
                 response_deserializer=noosphere_dot_v1_dot_admin__tokens__pb2.RevokeTokenResponse.FromString,
+                _registered_method=True)
+        self.Dump = channel.unary_stream(
+                '/noosphere.v1.AdminService/Dump',
+                request_serializer=noosphere_dot_v1_dot_admin__dump__pb2.DumpRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_admin__dump__pb2.DumpResponse.FromString,
                 _registered_method=True)
 
 
@@ -208,6 +214,15 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Dump(self, request, context):
+        """Streams a dump of everything that is stored: rules, grants, namespaces each as it was at one moment, facts, waiting
+        work. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, if two are being taken already. UNAVAILABLE: ENGINE_UNAVAILABLE; what came
+        is then no dump. UNIMPLEMENTED: NOT_IMPLEMENTED, if the server was built without.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -275,6 +290,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.RevokeToken,
                     request_deserializer=noosphere_dot_v1_dot_admin__tokens__pb2.RevokeTokenRequest.FromString,
                     response_serializer=noosphere_dot_v1_dot_admin__tokens__pb2.RevokeTokenResponse.SerializeToString,
+            ),
+            'Dump': grpc.unary_stream_rpc_method_handler(
+                    servicer.Dump,
+                    request_deserializer=noosphere_dot_v1_dot_admin__dump__pb2.DumpRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_admin__dump__pb2.DumpResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -629,6 +649,33 @@ class AdminService(object):
             '/noosphere.v1.AdminService/RevokeToken',
             noosphere_dot_v1_dot_admin__tokens__pb2.RevokeTokenRequest.SerializeToString,
             noosphere_dot_v1_dot_admin__tokens__pb2.RevokeTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Dump(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/noosphere.v1.AdminService/Dump',
+            noosphere_dot_v1_dot_admin__dump__pb2.DumpRequest.SerializeToString,
+            noosphere_dot_v1_dot_admin__dump__pb2.DumpResponse.FromString,
             options,
             channel_credentials,
             insecure,

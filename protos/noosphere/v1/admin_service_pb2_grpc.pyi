@@ -5,6 +5,7 @@ What operators need: namespaces with their rules, statistics and epochs."""
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from noosphere.v1 import admin_dump_pb2 as _admin_dump_pb2
 from noosphere.v1 import admin_service_pb2 as _admin_service_pb2
 from noosphere.v1 import admin_tokens_pb2 as _admin_tokens_pb2
 from noosphere.v1 import admin_usage_pb2 as _admin_usage_pb2
@@ -77,6 +78,11 @@ class AdminServiceStub:
     """Ends an API token, and those that were narrowed from it; in force on every server within a second.
     NOT_FOUND: ENTRY_NOT_FOUND.
     """
+    Dump: _grpc.UnaryStreamMultiCallable[_admin_dump_pb2.DumpRequest, _admin_dump_pb2.DumpResponse]
+    """Streams a dump of everything that is stored: rules, grants, namespaces each as it was at one moment, facts, waiting
+    work. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, if two are being taken already. UNAVAILABLE: ENGINE_UNAVAILABLE; what came
+    is then no dump. UNIMPLEMENTED: NOT_IMPLEMENTED, if the server was built without.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -124,6 +130,11 @@ class AdminServiceAsyncStub(AdminServiceStub):
     RevokeToken: _aio.UnaryUnaryMultiCallable[_admin_tokens_pb2.RevokeTokenRequest, _admin_tokens_pb2.RevokeTokenResponse]  # type: ignore[assignment]
     """Ends an API token, and those that were narrowed from it; in force on every server within a second.
     NOT_FOUND: ENTRY_NOT_FOUND.
+    """
+    Dump: _aio.UnaryStreamMultiCallable[_admin_dump_pb2.DumpRequest, _admin_dump_pb2.DumpResponse]  # type: ignore[assignment]
+    """Streams a dump of everything that is stored: rules, grants, namespaces each as it was at one moment, facts, waiting
+    work. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, if two are being taken already. UNAVAILABLE: ENGINE_UNAVAILABLE; what came
+    is then no dump. UNIMPLEMENTED: NOT_IMPLEMENTED, if the server was built without.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -247,6 +258,17 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_admin_tokens_pb2.RevokeTokenResponse, _abc.Awaitable[_admin_tokens_pb2.RevokeTokenResponse]]:
         """Ends an API token, and those that were narrowed from it; in force on every server within a second.
         NOT_FOUND: ENTRY_NOT_FOUND.
+        """
+
+    @_abc_1.abstractmethod
+    def Dump(
+        self,
+        request: _admin_dump_pb2.DumpRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_admin_dump_pb2.DumpResponse], _abc.AsyncIterator[_admin_dump_pb2.DumpResponse]]:
+        """Streams a dump of everything that is stored: rules, grants, namespaces each as it was at one moment, facts, waiting
+        work. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, if two are being taken already. UNAVAILABLE: ENGINE_UNAVAILABLE; what came
+        is then no dump. UNIMPLEMENTED: NOT_IMPLEMENTED, if the server was built without.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -333,6 +333,7 @@ def _faces(
             servers,
             usage=usage,
             tokens=ApiTokens(engine.memory.core.coordinator, clock, os.urandom, taken=settings.tokens),
+            dumper=engine.dumper,
         ),
         SessionRpc(engine.sessions, engine.transitions),
         ContextRpc(engine.contexts),

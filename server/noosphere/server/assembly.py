@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from noosphere.consistency.limits import AGENT_LEASE_MS
 
+from . import __version__
 from .config import Settings
 from .context import ContextService
 from .context.arriving import ResultCompactor
@@ -19,6 +20,7 @@ from .context.relevance import relevances
 from .context.shown import ContextsShown
 from .coordination import Coordination, Leads
 from .drivers import Drivers
+from .dumping import Dumper
 from .facts.service import Facts
 from .memory import Memory
 from .memory.cache_drops import CacheDrops
@@ -50,6 +52,7 @@ class Engine(NamedTuple):
     facts: Facts
     coordination: Coordination
     store: WorkingStore
+    dumper: Dumper
 
 
 @contextlib.asynccontextmanager
@@ -196,7 +199,8 @@ async def open_services(
         stack.push_async_callback(notes.settle)
         coordination = Coordination.build(memory.core, memory.signals)
         transitions = Transitions(watch, notes, controller, HealthReporter(scribe, notes))
-        yield Engine(memory, sessions, transitions, contexts, facts, coordination, drivers.store)
+        dumper = Dumper(drivers.store, drivers.coordinator, drivers.fact_store, drivers.fact_queue, clock, __version__)
+        yield Engine(memory, sessions, transitions, contexts, facts, coordination, drivers.store, dumper)
 
 
 class _Watched:

@@ -106,7 +106,7 @@ async def open_lasting(
         StartupError: the data folder or etcd cannot be used.
     """
     if is_replica(settings):
-        coordinator = await _on_etcd(settings, clock)
+        coordinator = await on_etcd(settings, clock)
         try:
             yield Lasting(coordinator, None, None, None)
         finally:
@@ -214,7 +214,12 @@ async def _fitting(models: Models, store: EmbeddedFactStore) -> Embedder | None:
     return models.embedder
 
 
-async def _on_etcd(settings: Settings, clock: Clock) -> EtcdCoordinator:
+async def on_etcd(settings: Settings, clock: Clock) -> EtcdCoordinator:
+    """Opens the coordinator of replicas.
+
+    Raises:
+        StartupError: etcd cannot be used.
+    """
     endpoints = split_list(settings.etcd_endpoints)
     try:
         return await EtcdCoordinator.open(

@@ -6,12 +6,15 @@ from collections.abc import AsyncIterator
 from datetime import UTC
 from typing import TYPE_CHECKING
 
+import grpc
+
 from noosphere.client import Client, ConflictPolicy
+from noosphere.v1 import admin_dump_pb2, types_pb2
 from noosphere.v1 import admin_service_pb2 as pb
 from noosphere.v1 import admin_usage_pb2 as usage_pb
-from noosphere.v1 import types_pb2
 from noosphere.v1.admin_service_pb2_grpc import AdminServiceStub
 
+from .exits import CliError, ExitCode
 from .shapes import (
     DeletedShape,
     EpochShape,
@@ -88,6 +91,20 @@ class AdminApi:
             top=top,
         )
         return [usage_data(entry) for entry in (await self._call(self._stub.GetUsage, request)).entries]
+
+    async def dump(self, *, tokens: bool) -> AsyncIterator[bytes]:
+        """Yields a dump in pieces.
+
+        Raises:
+            CliError: the stream has ended before its end; it cannot be resumed.
+        """
+        try:
+            async for reply in self._stub.Dump(admin_dump_pb2.DumpRequest(tokens=tokens)):
+                yield reply.lines
+        except grpc.aio.AioRpcError as error:
+            gone = error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+            code = ExitCode.UNREACHABLE if gone else ExitCode.REFUSED
+            raise CliError(code, error.details() or error.code().name, error.code().name) from None
 
     async def epochs(self) -> list[EpochShape]:
         """Returns the epochs, oldest first."""

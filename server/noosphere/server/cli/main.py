@@ -20,6 +20,7 @@ from noosphere.server.readers import ReaderGone, close_stdout
 
 from . import (
     audit,
+    backups,
     bench,
     boards,
     certificates,
@@ -65,7 +66,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 # In the order of `--help`.
-for group in (serving.app, records.app, changes.app, conflicts.app, boards.app, engine.app, checks.app):
+for group in (serving.app, records.app, changes.app, conflicts.app, boards.app, engine.app, backups.app, checks.app):
     app.add_typer(group)
 namespaces.app.add_typer(rules.app)
 app.add_typer(namespaces.app, name="ns")

@@ -180,6 +180,18 @@ class Coordinator(Protocol):
         """
         ...
 
+    async def counted(self) -> int:
+        """Returns a number that is not below any that was ever given: to an incarnation, a lock or a member."""
+        ...
+
+    async def resume(self, number: int, table: PolicyTable) -> None:
+        """Goes on where another coordinator was: for a restore, while nobody else uses this one.
+
+        Numbers that are given from now on are above ``number``. Rules and grants are those of ``table`` and no others;
+        the configuration version rises above its own and that of ``table``. If it fails, it can be done again.
+        """
+        ...
+
     async def close(self) -> None:
         """Releases what this process holds. Leases that are kept elsewhere live on until they lapse."""
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple, Protocol
 
 BATCH_MAX = 1_024
@@ -137,6 +137,13 @@ class FactQueue(Protocol):
 
     async def dead(self, after: str, limit: int) -> tuple[DeadJob, ...]:
         """Lists dead jobs by id, by pages."""
+        ...
+
+    def everything(self) -> AsyncIterator[QueuedJob]:
+        """Streams every job: the dead by id, then the others in the order in which they were queued.
+
+        What comes or goes meanwhile may be among them or not.
+        """
         ...
 
     async def revive(self, ids: Sequence[str]) -> int:

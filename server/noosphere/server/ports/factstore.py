@@ -207,6 +207,10 @@ class FactStore(Protocol):
         """Streams every version of a scope, for the sweep of orphans."""
         ...
 
+    def everything(self) -> AsyncIterator[FactContent]:
+        """Streams every version whole, by key; what comes or goes meanwhile may be among them or not."""
+        ...
+
     async def stats(self) -> FactStoreStats:
         """Returns how much it holds."""
         ...

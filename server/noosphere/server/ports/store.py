@@ -12,11 +12,11 @@ look-ups use the accepted state, otherwise two writers in one sync group would b
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from noosphere.consistency import Cut, Remembered, RequestRef
 
@@ -27,6 +27,9 @@ from noosphere.consistency import StampMode as StampMode
 from .tallies import Dropped as Dropped
 from .tallies import Erased as Erased
 from .tallies import StoreTotals as StoreTotals
+
+if TYPE_CHECKING:
+    from .images import ImageRecords, NamespaceImage
 
 STORAGE_ID_BYTES = 10
 FOLLOWED_MAX = 65_536
@@ -451,6 +454,13 @@ class WorkingStore(Protocol):
 
     async def totals(self) -> StoreTotals:
         """Returns how much the store holds."""
+        ...
+
+    def export(self, namespace: NamespaceRef) -> AsyncGenerator[NamespaceImage | ImageRecords, None]:
+        """Yields a namespace's image, then its records by ascending key in pages, all as they were at the image's head.
+
+        Commits go on meanwhile and are not in it. Yields nothing for a namespace that does not exist. To be closed.
+        """
         ...
 
     def heads(self) -> AsyncIterator[HeadMoved]:

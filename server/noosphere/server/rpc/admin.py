@@ -12,6 +12,7 @@ from noosphere.v1.admin_service_pb2_grpc import AdminServiceServicer
 
 from .. import __version__
 from ..coordination import ServerInfo, Servers
+from ..dumping import Dumper
 from ..memory import Memory
 from ..memory.namespaces import NamespaceDescription
 from ..memory.reads import check_page_size
@@ -19,6 +20,7 @@ from ..ports.runtime import Clock
 from ..security import Usage
 from ..security.minting import ApiTokens
 from . import decode, encode
+from .admin_dump import DumpMethods
 from .admin_tokens import TokenMethods
 from .admin_usage import UsageMethods
 from .calls import Context, unary
@@ -26,7 +28,7 @@ from .pages import pattern_at, position_of, revision_at
 from .times import timestamp
 
 
-class AdminRpc(TokenMethods, UsageMethods, AdminServiceServicer):
+class AdminRpc(DumpMethods, TokenMethods, UsageMethods, AdminServiceServicer):
     """The gRPC face of administration.
 
     Args:
@@ -36,6 +38,7 @@ class AdminRpc(TokenMethods, UsageMethods, AdminServiceServicer):
         servers: knows the servers of the fleet; None: there is only this one, which has no address.
         usage: counts what callers do; None: nobody does.
         tokens: makes and ends API tokens; None: nobody is asked for one.
+        dumper: takes dumps; None: nobody does.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class AdminRpc(TokenMethods, UsageMethods, AdminServiceServicer):
         *,
         usage: Usage | None = None,
         tokens: ApiTokens | None = None,
+        dumper: Dumper | None = None,
     ) -> None:
         self._memory = memory
         self._clock = clock
@@ -55,6 +59,7 @@ class AdminRpc(TokenMethods, UsageMethods, AdminServiceServicer):
         self._servers = servers or Servers(memory.core.coordinator, own, shared=False)
         self._usage = usage or Usage(clock.wall_ms)
         self._tokens = tokens or ApiTokens(memory.core.coordinator, clock, os.urandom, taken=False)
+        self._dumper = dumper
 
     @unary
     async def ListNamespaces(self, request: pb.ListNamespacesRequest, context: Context) -> pb.ListNamespacesResponse:

@@ -291,8 +291,7 @@ class EmbeddedCoordinator:
             change: Statement = ("DELETE FROM policies WHERE text = ? AND exact = ?", (pattern.text, pattern.exact))
         else:
             self._policies[pattern] = policy
-            text = msgspec.json.encode(policy).decode()
-            change = ("INSERT OR REPLACE INTO policies VALUES (?, ?, ?)", (pattern.text, pattern.exact, text))
+            change = _policy_row(pattern, policy)
         await self._show(change, version)
         return version
 
@@ -306,17 +305,15 @@ class EmbeddedCoordinator:
         if verbs and key not in self._grants and len(self._grants) >= GRANTS_MAX:
             raise exhausted("grant", len(self._grants) + 1, GRANTS_MAX, "too many grants")
         self._config_version = version = self._config_version + 1
-        pair = (*key.principal, *key.namespace)
         if verbs:
             self._grants[key] = verbs
-            text = msgspec.json.encode(sorted(verbs)).decode()
-            change: Statement = ("INSERT OR REPLACE INTO grants VALUES (?, ?, ?, ?, ?)", (*pair, text))
+            change: Statement = _grant_row(key, verbs)
         else:
             self._grants.pop(key, None)
             change = (
                 "DELETE FROM grants WHERE principal = ? AND principal_exact = ? AND namespace = ? "
                 "AND namespace_exact = ?",
-                pair,
+                (*key.principal, *key.namespace),
             )
         await self._show(change, version)
         return version
@@ -361,6 +358,29 @@ class EmbeddedCoordinator:
         self._epochs.append(record)
         await self._write([("INSERT INTO epochs VALUES (?, ?, ?, ?)", tuple(record))])
         return epoch
+
+    async def counted(self) -> int:
+        """Returns the number that was given last."""
+        self._check()
+        return self._counter
+
+    async def resume(self, number: int, table: PolicyTable) -> None:
+        """Goes on where another coordinator was, in one transaction; see the port."""
+        self._check()
+        self._counter = max(self._counter, number)
+        self._config_version = version = max(self._config_version, table.config_version) + 1
+        self._policies, self._grants = dict(table.entries), dict(table.grants)
+        shown = self._make_table()
+        statements: list[Statement] = [
+            ("INSERT OR REPLACE INTO state VALUES ('counter', ?)", (self._counter,)),
+            ("INSERT OR REPLACE INTO state VALUES ('config_version', ?)", (version,)),
+            ("DELETE FROM policies", ()),
+            ("DELETE FROM grants", ()),
+        ]
+        statements += [_policy_row(pattern, policy) for pattern, policy in self._policies.items()]
+        statements += [_grant_row(key, verbs) for key, verbs in self._grants.items()]
+        await self._write(statements)
+        self._table = shown
 
     async def close(self) -> None:
         """Ends leases and closes the file."""
@@ -444,6 +464,16 @@ class EmbeddedCoordinator:
         if self._failure is None:
             self._failure = failure
             self._on_fatal(failure)
+
+
+def _policy_row(pattern: NamePattern, policy: NamespacePolicy) -> Statement:
+    text = msgspec.json.encode(policy).decode()
+    return "INSERT OR REPLACE INTO policies VALUES (?, ?, ?)", (pattern.text, pattern.exact, text)
+
+
+def _grant_row(key: GrantKey, verbs: frozenset[Verb]) -> Statement:
+    text = msgspec.json.encode(sorted(verbs)).decode()
+    return "INSERT OR REPLACE INTO grants VALUES (?, ?, ?, ?, ?)", (*key.principal, *key.namespace, text)
 
 
 def unfit(problem: str) -> DataFolderError:

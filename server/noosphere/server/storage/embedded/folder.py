@@ -17,6 +17,9 @@ FORMAT = 1
 _STAMP = "FORMAT"
 _LOCK = "LOCK"
 _FRESH = "FORMAT.new"
+RESTORING = "RESTORING"
+"""A file that is there while a restore has not ended: what else is there is not complete."""
+
 _NUMBER_DIGITS_MAX = 9
 
 
@@ -50,8 +53,12 @@ class DataFolder:
         self._lock_fd = lock_fd
 
     @classmethod
-    def lock(cls, path: Path) -> DataFolder:
+    def lock(cls, path: Path, *, restores: bool = False) -> DataFolder:
         """Creates the folder if there is none, locks it and checks its format.
+
+        Args:
+            path: the folder.
+            restores: whether a restore does so; nobody else takes what one has left half done.
 
         Raises:
             DataFolderError: it is no folder, cannot be read or written, is in use by another process,
@@ -68,6 +75,11 @@ class DataFolder:
             raise DataFolderError(f"{path} is not empty and has no {_STAMP} file: it is not a data folder of noosphere")
         lock_fd = _take_lock(path)
         try:
+            if RESTORING in names and not restores:
+                raise DataFolderError(
+                    f"a restore into {path} was cut off: what is there is not complete; run `noosphere restore "
+                    "--replace` to its end"
+                )
             if _STAMP in names:
                 _check_stamp(path)
             else:
@@ -76,6 +88,29 @@ class DataFolder:
             os.close(lock_fd)
             raise
         return cls(path, lock_fd)
+
+    def begin_restore(self) -> None:
+        """Keeps everybody but a restore from using the folder, also after a loss of power.
+
+        Raises:
+            OSError: it cannot be written to.
+        """
+        with open(self.path / RESTORING, "ab") as file:
+            os.fsync(file.fileno())
+        sync_folder(self.path)
+
+    def end_restore(self) -> None:
+        """Ends what :meth:`begin_restore` began.
+
+        Raises:
+            DataFolderError: it cannot be written to.
+        """
+        try:
+            sync_folder(self.path)
+            (self.path / RESTORING).unlink()
+            sync_folder(self.path)
+        except OSError as error:
+            raise DataFolderError(f"cannot write to the data folder {self.path}: {error.strerror}") from None
 
     def release(self) -> None:
         """Lets another process use the folder; may be called twice."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -11,6 +11,7 @@ from typing import Literal
 from noosphere.consistency import Reason, Refusal, Remembered, RequestRef, exhausted
 
 from ...ports.coordinator import Coordinator
+from ...ports.images import ImageRecords, NamespaceImage
 from ...ports.runtime import Clock
 from ...ports.store import (
     Changes,
@@ -43,6 +44,7 @@ from .codec import CommitItem, DamagedBlob, DropItem, EraseItem, FloorItem, LogI
 from .database import damaged
 from .erasing import Eraser
 from .folder import StoreFailed, log_failure
+from .images import image_of, pages_of
 from .journal import Journal
 from .keeper import Keeper
 from .loading import Loader
@@ -408,6 +410,18 @@ class EmbeddedStore:
             self._pipeline.sync_count,
             self._journal.held_bytes,
         )
+
+    async def export(self, namespace: NamespaceRef) -> AsyncGenerator[NamespaceImage | ImageRecords, None]:
+        """Yields an image and its records, all as they are synced at this moment."""
+        found = await self._find(namespace, use=False)
+        if not found.exists:
+            return
+        image, cells = image_of(found)
+        yield image
+        for page in pages_of(cells):
+            yield page
+            # Nothing here waits, and there may be many.
+            await asyncio.sleep(0)
 
     def heads(self) -> AsyncIterator[HeadMoved]:
         """Streams moved heads, the newest of each namespace."""

@@ -11,6 +11,7 @@ from ...ports.coordinator import EpochRecord, Incarnation, PolicyTable
 from ...ports.grants import GrantKey, Verb
 from ...ports.runtime import Clock
 from ...ports.tables import ANY, Expected, Table
+from . import wire_pb2 as wire
 from .agents import Agents
 from .client import EtcdClient
 from .epochs import Epochs
@@ -18,6 +19,7 @@ from .feed import Feed
 from .holdings import Holdings
 from .keys import FORMAT, Layout, put, unchanged
 from .locks import EtcdLocks
+from .numbering import NumberedLocks, NumberedPresence, Numbering
 from .presence import EtcdPresence
 from .renewing import Renewer
 from .rules import Rules
@@ -56,8 +58,10 @@ class EtcdCoordinator:
         self._tables = EtcdTables(client, layout, view, self._feed)
         self._epochs = Epochs(client, layout, clock)
         self._closed = False
-        self.locks = EtcdLocks(client, layout, view, holdings, clock)
-        self.presence = EtcdPresence(client, layout, holdings)
+        self._layout = layout
+        self._numbering = Numbering()
+        self.locks = NumberedLocks(EtcdLocks(client, layout, view, holdings, clock), self._numbering)
+        self.presence = NumberedPresence(EtcdPresence(client, layout, holdings), self._numbering)
 
     @classmethod
     async def open(
@@ -108,6 +112,8 @@ class EtcdCoordinator:
         elif stamp.value != FORMAT:
             found = stamp.value.decode(errors="replace")
             raise UnfitEtcd(f"etcd holds format {found}, this version knows {FORMAT.decode()}")
+        if (base := await self._client.read(layout.base)) is not None:
+            self._numbering.base = int(base.value)
         try:
             await self._feed.start()
         except ValueError as error:
@@ -120,7 +126,7 @@ class EtcdCoordinator:
         Raises:
             Refusal: AGENT_ACTIVE; LIMIT_EXCEEDED with too many active agents; CONTENTION; ENGINE_UNAVAILABLE.
         """
-        return await self._agents.open(agent_id, takeover, request_id)
+        return self._numbering.shown(await self._agents.open(agent_id, takeover, request_id))
 
     async def keep_agent(self, incarnation: Incarnation) -> None:
         """Renews a lease.
@@ -128,7 +134,7 @@ class EtcdCoordinator:
         Raises:
             Refusal: STALE_INCARNATION, ENGINE_UNAVAILABLE.
         """
-        await self._agents.keep(incarnation)
+        await self._agents.keep(self._numbering.kept(incarnation))
 
     async def close_agent(self, incarnation: Incarnation) -> None:
         """Ends an incarnation.
@@ -136,11 +142,11 @@ class EtcdCoordinator:
         Raises:
             Refusal: STALE_INCARNATION, ENGINE_UNAVAILABLE.
         """
-        await self._agents.close(incarnation)
+        await self._agents.close(self._numbering.kept(incarnation))
 
     def touch(self, incarnation: Incarnation) -> bool:
         """Renews the lease if the incarnation is current as far as is known here; returns whether it is."""
-        return self._agents.touch(incarnation)
+        return self._agents.touch(self._numbering.kept(incarnation))
 
     async def latest(self, agent_id: str) -> int:
         """Returns the number of the agent's newest incarnation, 0 if it was never opened.
@@ -148,7 +154,8 @@ class EtcdCoordinator:
         Raises:
             Refusal: ENGINE_UNAVAILABLE.
         """
-        return await self._agents.latest(agent_id)
+        newest = await self._agents.latest(agent_id)
+        return newest and newest + self._numbering.base
 
     def active_count(self) -> int:
         """Returns how many agents have a living lease."""
@@ -209,6 +216,26 @@ class EtcdCoordinator:
             Refusal: CONTENTION, also if the newest is not ``expected``; ENGINE_UNAVAILABLE.
         """
         return await self._epochs.begin(cause, recovered, at_least, expected)
+
+    async def counted(self) -> int:
+        """Returns the present revision, as a number.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        read = await self._client.range(wire.RangeRequest(key=self._layout.format))
+        return read.header.revision + self._numbering.base
+
+    async def resume(self, number: int, table: PolicyTable) -> None:
+        """Goes on where another coordinator was; see the port.
+
+        Raises:
+            Refusal: CONTENTION or ENGINE_UNAVAILABLE.
+        """
+        base = max(self._numbering.base, number)
+        await self._client.write([], [put(self._layout.base, str(base).encode())])
+        self._numbering.base = base
+        await self._rules.take_over(table)
 
     async def close(self) -> None:
         """Disconnects. Agents' leases are left, because the agents go on elsewhere; otherwise they lapse."""

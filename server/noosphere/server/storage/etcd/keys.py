@@ -1,6 +1,7 @@
 r"""Names of keys in etcd, and the parts of transactions.
 
 format                what the layout is
+base                  what is added to revisions to make numbers of them; another coordinator's were as high
 last/<agent>          written with every incarnation, for ever: its revision is the agent's newest number
 epoch/<16 hex digits> a record of each epoch
 here/<group>\0<name>  a member of a group
@@ -39,6 +40,7 @@ class Layout:
     def __init__(self, root: str) -> None:
         base = root.encode()
         self.format = base + b"format"
+        self.base = base + b"base"
         self.epochs = base + b"epoch/"
         self.live = base + b"live/"
         self.config = self.live + b"config"

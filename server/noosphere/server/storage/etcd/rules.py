@@ -19,6 +19,9 @@ from .view import View
 
 PATTERNS_MAX = 10_000
 GRANTS_MAX = 10_000
+CHANGES_MAX = 100
+"""Changes of one transaction; etcd takes 128 by default."""
+
 TRIES_MAX = 16
 """How often another process may be faster."""
 
@@ -71,6 +74,34 @@ class Rules:
                 raise exhausted("grant", len(table.grants) + 1, GRANTS_MAX, "too many grants")
 
         return await self._change(put(key, msgspec.json.encode(sorted(verbs))) if verbs else delete(key), check_room)
+
+    async def take_over(self, table: PolicyTable) -> None:
+        """Has the rules and grants of ``table`` and no others, in several steps; see ``Coordinator.resume``.
+
+        Raises:
+            Refusal: CONTENTION or ENGINE_UNAVAILABLE.
+        """
+        layout = self._layout
+        wanted = {layout.rule(pattern): msgspec.json.encode(policy) for pattern, policy in table.entries.items()}
+        wanted |= {layout.grant(key): msgspec.json.encode(sorted(verbs)) for key, verbs in table.grants.items()}
+        present: dict[bytes, bytes] = {}
+        for prefix in (layout.rules, layout.grants):
+            _, kvs = await self._client.read_all(prefix)
+            present |= {kv.key: kv.value for kv in kvs}
+        changes = [delete(key) for key in present if key not in wanted]
+        changes += [put(key, value) for key, value in wanted.items() if present.get(key) != value]
+        for first in range(0, len(changes), CHANGES_MAX):
+            await self._client.write([], changes[first : first + CHANGES_MAX])
+        # At last, so that nobody takes half of it for the whole.
+        config = await self._client.read(layout.config)
+        seen, version = (config.mod_revision, int(config.value)) if config is not None else (0, 0)
+        version = max(version, table.config_version) + 1
+        written = await self._client.write(
+            [unchanged(layout.config, seen)], [put(layout.config, str(version).encode())]
+        )
+        if not written.succeeded:
+            raise Refusal(Reason.CONTENTION, "the rules are being changed by others; try again")
+        await self._feed.reach(written.revision)
 
     async def _change(self, change: wire.RequestOp, check_room: Callable[[PolicyTable], None]) -> int:
         async with self._turns.of("policy"):

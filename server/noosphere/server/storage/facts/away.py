@@ -70,6 +70,11 @@ class AwayFactStore:
         self._refuse()
         yield FactKey("", "", 0)
 
+    async def everything(self) -> AsyncIterator[FactContent]:
+        """Is refused, by the first step."""
+        self._refuse()
+        yield FactContent("", 0, "", "", "", 0, 0, 0, 0, 0, "", "", (), b"")
+
     async def stats(self) -> FactStoreStats:
         """Is refused."""
         self._refuse()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -244,6 +245,22 @@ class EmbeddedFactQueue:
 
         return await self._file.read(look)
 
+    async def everything(self) -> AsyncIterator[QueuedJob]:
+        """Streams every job; see the port."""
+        for table, key, rest, first in (
+            ("dead", "id", "attempts, 1, reason", ""),
+            ("jobs", "number", "attempts, 0, ''", -1),
+        ):
+            sql = (
+                f"SELECT {key}, id, priority, body, grp, {rest} FROM {table} WHERE {key} > ? ORDER BY {key} "
+                f"LIMIT {_PAGE_JOBS}"
+            )
+            after: str | int = first
+            while page := await self._file.read(partial(_page, sql=sql, after=after)):
+                after = page[-1][0]
+                for _, *row in page:
+                    yield _queued(tuple(row))
+
     async def revive(self, ids: Sequence[str]) -> int:
         """Queues dead jobs again; see the port."""
         self._file.check()
@@ -323,6 +340,14 @@ class EmbeddedFactQueue:
             return held
 
         return await self._file.write(change, lasts=False) if holders else ()
+
+
+_PAGE_JOBS = 64
+"""Bodies may be large, and these are in memory at once."""
+
+
+def _page(db: sqlite3.Connection, *, sql: str, after: str | int) -> list[tuple[Any, ...]]:
+    return db.execute(sql, (after,)).fetchall()
 
 
 _INSERT = "INSERT INTO jobs(id, priority, body, grp, put_ms, due_ms, attempts, leased) VALUES (?, ?, ?, ?, ?, 0, 0, 0)"

@@ -87,6 +87,24 @@ def page(db: sqlite3.Connection, path: Path, after: int, limit: int) -> list[tup
         raise damaged(path, error) from None
 
 
+def ordered(db: sqlite3.Connection, path: Path, after: FactKey, limit: int) -> list[FactContent]:
+    """Returns the first versions after a key, whole, by key.
+
+    Raises:
+        DataFolderError: a row makes no sense.
+    """
+    apart = Apart.of(db)
+    found = db.execute(
+        "SELECT scope, fact_id, version, data FROM facts JOIN contents USING (number) "
+        "WHERE (scope, fact_id, version) > (?, ?, ?) ORDER BY scope, fact_id, version LIMIT ?",
+        (*after, limit),
+    )
+    try:
+        return [_content(FactKey(*key), _DECODER.decode(apart.strip(data))) for *key, data in found]
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise damaged(path, error) from None
+
+
 def count(db: sqlite3.Connection) -> int:
     """Returns how many versions there are."""
     return int(db.execute("SELECT count(*) FROM facts").fetchone()[0])

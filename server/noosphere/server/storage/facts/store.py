@@ -228,6 +228,14 @@ class EmbeddedFactStore:
                 yield key
             after = page[-1]
 
+    async def everything(self) -> AsyncIterator[FactContent]:
+        """Streams every version whole, by pages: what comes or goes meanwhile may be among them or not."""
+        after = FactKey("", "", 0)
+        while page := await self._file.read(partial(rows.ordered, path=self._file.path, after=after, limit=_PAGE_KEYS)):
+            for content in page:
+                yield content
+            after = page[-1].key
+
     async def stats(self) -> FactStoreStats:
         """Returns how much it holds; see the port."""
         file_bytes = await self._file.read(rows.file_bytes)

@@ -10,7 +10,7 @@ from noosphere.consistency import Reason, Refusal, invalid
 
 from ...ports.coordinator import Coordinator
 from ...ports.runtime import Clock
-from .fence import Fenced, fence
+from .fence import Fenced, begin_above, fence
 from .instance import UnfitRedis, is_still
 from .lease import EpochLease
 from .scripts import Script
@@ -52,6 +52,7 @@ class Engine:
         coordinator: knows the epochs.
         clock: for pauses, and for the epoch lease.
         on_epoch: if given, is told of the first later epoch, from which on every call is refused.
+        restores: whether it is used by a restore.
 
     Attributes:
         epoch: the newest epoch under which connections were fenced.
@@ -64,7 +65,10 @@ class Engine:
         coordinator: Coordinator,
         clock: Clock,
         on_epoch: Callable[[int], None] | None = None,
+        *,
+        restores: bool = False,
     ) -> None:
+        self._restores = restores
         self._addresses = tuple(addresses)
         self._coordinator = coordinator
         self._clock = clock
@@ -211,6 +215,19 @@ class Engine:
             raise unavailable()
         return fenced.nodes
 
+    async def begin_epoch(self, cause: str, at_least: int) -> int:
+        """Begins an epoch on the same processes, for a restore; returns it.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE, also if a primary is missing; CONTENTION.
+        """
+        try:
+            await begin_above(await self.nodes(), self._coordinator, cause, at_least)
+            await asyncio.shield(self._look())
+        except (WireLost, CommandError, UnfitRedis) as error:
+            raise unavailable() from error
+        return self.epoch
+
     async def ready(self) -> Fenced:
         """Returns the present connections; whoever waits for the same ones shares the work.
 
@@ -296,7 +313,10 @@ class Engine:
         kept = self._fenced.nodes if self._fenced is not None else ()
         try:
             fenced = await fence(
-                self._addresses, self._coordinator, {node.address: node for node in kept if not node.wire.lost}
+                self._addresses,
+                self._coordinator,
+                {node.address: node for node in kept if not node.wire.lost},
+                restores=self._restores,
             )
         finally:
             self._looked_at = loop.time()

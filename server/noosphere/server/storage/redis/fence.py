@@ -25,11 +25,14 @@ from .wire import Address, CommandError, Reply, WireLost
 
 META = b"noosphere:{catalogue}:meta"
 """A hash: ``e`` the newest epoch that was used here, ``of`` whose Redis this is, ``t`` store time at the last orderly
-end, ``named`` the epoch in which the names were last gone over, ``owed`` erasures whose end is open, ``erased`` whether
-there ever was one."""
+end, ``named`` the epoch in which the names were last gone over, ``restoring`` while a restore has not ended, ``owed``
+erasures whose end is open, ``erased`` whether there ever was one."""
 
 NAMES = b"noosphere:{catalogue}:names"
 """The names of all namespaces; on the same node."""
+
+QUEUE = b"noosphere:{queue}"
+"""The stem of all keys of the fact queue. One hash slot, so that a script can look at all of them in one step."""
 
 TRIES_MAX = 5
 """How often another process may begin an epoch while one is being settled, or its scripts are being loaded."""
@@ -71,12 +74,21 @@ def heads_suffix(address: Address) -> str:
     return f":heads:{address.database}"
 
 
-async def fence(addresses: Sequence[Address], coordinator: Coordinator, kept: Kept) -> Fenced:
+async def fence(
+    addresses: Sequence[Address], coordinator: Coordinator, kept: Kept, *, restores: bool = False
+) -> Fenced:
     """Finds the primaries, settles the epoch under which they are used, and loads the scripts.
+
+    Args:
+        addresses: where they may be.
+        coordinator: knows the epochs.
+        kept: connections of before.
+        restores: whether it is used by a restore; nobody else takes what one has left half done.
 
     Raises:
         WireLost: no primary answers.
-        UnfitRedis: it cannot be used, or the coordinator is not the one it was used with.
+        UnfitRedis: it cannot be used, a restore into it has not ended, or the coordinator is not the one it was used
+            with.
         CommandError: it refuses what is needed.
         Refusal: ENGINE_UNAVAILABLE, from the coordinator.
     """
@@ -90,6 +102,8 @@ async def fence(addresses: Sequence[Address], coordinator: Coordinator, kept: Ke
                     f"{FORMAT}: upgrade this server"
                 )
             found = await survey(addresses, used, history)
+            if not restores:
+                await _check_whole(found)
             used = {node.address: node for node in found.nodes}
             epoch = await _settle_epoch(found, history, coordinator)
             if not epoch:
@@ -113,6 +127,34 @@ def _let_go(found: Survey | None, kept: Kept) -> None:
     for node in found.nodes if found is not None else ():
         if node not in kept.values():
             node.wire.abort("not fenced")
+
+
+async def begin_above(nodes: Sequence[Node], coordinator: Coordinator, cause: str, at_least: int) -> None:
+    """Begins an epoch on the same processes, for a restore; connections have to be fenced anew.
+
+    Raises:
+        Refusal: CONTENTION or ENGINE_UNAVAILABLE.
+        WireLost, CommandError: a process does not answer.
+    """
+    history = History(await coordinator.epochs())
+    members = Members(frozenset(node.digest for node in nodes), history.cluster_epoch)
+    epoch = await coordinator.begin_epoch(cause, members.told(0), at_least, history.epoch)
+    log.warning("epoch %d begins: %s", epoch, cause)
+    await asyncio.gather(*(node.wire.call("SCRIPT", "FLUSH") for node in nodes))
+
+
+async def _check_whole(found: Survey) -> None:
+    """Checks that no restore was cut off.
+
+    Raises:
+        UnfitRedis: one was, or is under way.
+    """
+    catalogue = _catalogue_of(found)
+    if catalogue is not None and await _ask(catalogue, "HGET", META, "restoring"):
+        raise UnfitRedis(
+            "a restore into this Redis is under way or was cut off: what is there is not complete; run `noosphere "
+            "restore --replace` to its end"
+        )
 
 
 async def _settle_epoch(found: Survey, history: History, coordinator: Coordinator) -> int:

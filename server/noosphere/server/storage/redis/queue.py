@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from noosphere.consistency import Reason, Refusal, exhausted, invalid, to_hex
 
@@ -18,15 +18,13 @@ from ...ports.factqueue import (
 )
 from ..facts.checks import check_jobs, check_limit, check_names, check_span, distinct
 from .engine import Engine
+from .fence import QUEUE as KEY
 from .queue_packing import Lease, dead_of, job_of, lease_of, lease_text, queued_of
 from .rewriting import Rewriter
 from .scripts import Script
 from .store import RedisStore
 from .storetime import StoreTime
 from .wire import Reply
-
-KEY = b"noosphere:{queue}"
-"""The stem of all its keys. One hash slot, so that a script can look at all of them in one step."""
 
 JOBS_MAX = 1_000_000
 """Most jobs, the dead too."""
@@ -166,6 +164,25 @@ class RedisFactQueue:
         """Lists dead jobs; see the port."""
         self._check()
         return tuple(dead_of(told) for told in await self._listed("", after, limit))
+
+    async def everything(self) -> AsyncIterator[QueuedJob]:
+        """Streams every job; see the port. Keeps all ids in memory meanwhile, because Redis keeps no order of them."""
+        self._check()
+        places: list[tuple[bool, bytes, bytes]] = []
+        cursor = b"0"
+        while True:
+            cursor, pairs = await self._engine.ask(KEY, "HSCAN", KEY + b":i", cursor, "COUNT", PAGE_JOBS_MAX)
+            for id, place in zip(pairs[::2], pairs[1::2], strict=True):
+                dead = place[:1] == b"d"
+                places.append((not dead, id if dead else place[2:], id))
+            if cursor == b"0":
+                break
+        # A hash that grows or shrinks meanwhile may tell of a field twice.
+        ids = [id.decode() for _, _, id in sorted(set(places))]
+        for start in range(0, len(ids), PAGE_JOBS_MAX):
+            for found in await self.find(ids[start : start + PAGE_JOBS_MAX]):
+                if found is not None:
+                    yield found
 
     async def revive(self, ids: Sequence[str]) -> int:
         """Queues dead jobs again; see the port."""

@@ -35,6 +35,11 @@ class Script(Enum):
     DUE = "due"
     STATS = "stats"
     FORGET = "forget"
+    EXPORT = "export"
+    EXPORT_PAGE = "export_page"
+    EXPORT_END = "export_end"
+    IMPORT_SPACE = "import_space"
+    IMPORT_RECORDS = "import_records"
     REGISTER = "register"
     NAMES = "names"
     QUEUE_PUT = "queue_put"
@@ -51,7 +56,14 @@ _OF_CATALOGUE = (Script.REGISTER, Script.NAMES)
 
 # A Redis that is out of memory refuses commits before they begin; everything else may free memory, or only notes
 # the epoch.
-_GROWING = (Script.COMMIT, Script.REGISTER, Script.QUEUE_PUT)
+_GROWING = (
+    Script.COMMIT,
+    Script.EXPORT,
+    Script.IMPORT_SPACE,
+    Script.IMPORT_RECORDS,
+    Script.REGISTER,
+    Script.QUEUE_PUT,
+)
 
 _CONSTANTS = "".join(
     f"local {name} = {value}\n"

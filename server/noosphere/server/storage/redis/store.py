@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from itertools import chain
 
 from noosphere.consistency import NEVER_MS, Reason, Refusal, RequestRef, to_hex
 from noosphere.consistency.limits import CLIENT_REQUEST_AGE_MS, UUID_REQUEST_AGE_MS
 
 from ...ports.coordinator import Coordinator
+from ...ports.images import ImageRecords, NamespaceImage
 from ...ports.runtime import Clock
 from ...ports.store import (
     Changes,
@@ -37,6 +38,7 @@ from ..heads import HeadFeeds
 from .catalogue import Catalogue
 from .engine import Engine, unavailable
 from .fence import META, heads_suffix
+from .images import Images
 from .instance import UnfitRedis, addresses_of, told
 from .packing import (
     View,
@@ -82,6 +84,7 @@ class RedisStore:
         self._catalogue = Catalogue(engine)
         self._tidings = Tidings(engine, self._feeds, clock, self._head_of, heads_suffix(address))
         self._rewriter = Rewriter(engine, clock)
+        self.images = Images(engine, self._catalogue, time)
         self._finishing: asyncio.Task[None] | None = None
         self._commit_count = 0
         self._closed = False
@@ -94,6 +97,7 @@ class RedisStore:
         *,
         clock: Clock,
         on_epoch: Callable[[int], None] | None = None,
+        restores: bool = False,
     ) -> RedisStore:
         """Opens the store on whichever of some Redis processes is the primary.
 
@@ -103,12 +107,13 @@ class RedisStore:
             clock: the source of monotonic time and pauses.
             on_epoch: for those who keep in memory what a failover may have undone: if given, it is told of the first
                 epoch that begins after opening, from which on every call is refused.
+            restores: whether it is opened by a restore.
 
         Raises:
             UnfitRedis: no primary answers, or it cannot be used; the text says why.
         """
         addresses = addresses_of(urls)
-        engine = Engine(addresses, coordinator, clock, on_epoch)
+        engine = Engine(addresses, coordinator, clock, on_epoch, restores=restores)
         opened: RedisStore | None = None
         try:
             fenced = await engine.ready()
@@ -354,6 +359,10 @@ class RedisStore:
             self._commit_count,
             journal_bytes,
         )
+
+    def export(self, namespace: NamespaceRef) -> AsyncGenerator[NamespaceImage | ImageRecords, None]:
+        """Yields an image and its records, all as they were in one step."""
+        return self.images.export(namespace)
 
     def heads(self) -> AsyncIterator[HeadMoved]:
         """Streams moved heads of followed namespaces, the newest of each; all of them again after a gap."""
