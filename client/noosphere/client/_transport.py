@@ -25,6 +25,7 @@ from ._progress import Progress
 from ._retry import RetryPolicy
 from ._sequence import OPEN_MAX, RequestTicket, Sequencer, explicit
 from ._status import Failure, read_failure
+from ._tracing import traced
 
 if TYPE_CHECKING:
     from ._cache import NearCache
@@ -274,7 +275,20 @@ class Transport:
         Raises:
             NoosphereError: the last failure.
         """
-        _check_size(request, request_id)
+        with traced(request):
+            _check_size(request, request_id)
+            return await self._invoke(method, request, timeout, namespace, request_id, wait, ticket)
+
+    async def _invoke(
+        self,
+        method: Method[Reply],
+        request: Any,
+        timeout: float,
+        namespace: str,
+        request_id: str | None,
+        wait: float,
+        ticket: RequestTicket | None,
+    ) -> Reply:
         began = self.clock()
         end = began + timeout
         attempts = 0

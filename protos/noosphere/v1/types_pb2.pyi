@@ -273,6 +273,7 @@ class CallContext(_message.Message):
     ALLOW_CHECKED_FIELD_NUMBER: _builtins.int
     RECORD_READ_SET_FIELD_NUMBER: _builtins.int
     RETURN_CAUSAL_TOKEN_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
     read_set_token: _builtins.bytes
     """What the caller's model had seen; validated in the same commit."""
     guard_mode: Global___GuardMode.ValueType
@@ -283,6 +284,11 @@ class CallContext(_message.Message):
     """In a read: return a read-set token that also records what this call reads."""
     return_causal_token: _builtins.bool
     """Return a causal token that reflects this call."""
+    traceparent: _builtins.str
+    """The span of the caller's trace to which this call belongs, as a W3C `traceparent`; empty if it has none. The
+    metadata `traceparent` does the same for a call by itself; in a Pipeline each call has its own. One that is
+    malformed is left alone.
+    """
     @_builtins.property
     def actor(self) -> Global___Actor:
         """Who calls. Required in mutating calls."""
@@ -316,10 +322,11 @@ class CallContext(_message.Message):
         allow_checked: _builtins.bool = ...,
         record_read_set: _builtins.bool = ...,
         return_causal_token: _builtins.bool = ...,
+        traceparent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "request_id", b"request_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "allow_checked", b"allow_checked", "causal_tokens", b"causal_tokens", "fences", b"fences", "guard_mode", b"guard_mode", "guards", b"guards", "read_set_token", b"read_set_token", "record_read_set", b"record_read_set", "request_id", b"request_id", "return_causal_token", b"return_causal_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "allow_checked", b"allow_checked", "causal_tokens", b"causal_tokens", "fences", b"fences", "guard_mode", b"guard_mode", "guards", b"guards", "read_set_token", b"read_set_token", "record_read_set", b"record_read_set", "request_id", b"request_id", "return_causal_token", b"return_causal_token", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

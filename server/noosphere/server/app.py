@@ -52,6 +52,7 @@ from .security.keypairs import UnfitCertificate
 from .security.minting import ApiTokens
 from .storage.embedded import Journal, StoreFailed
 from .supervision import cancel, supervise
+from .tracing import traced
 
 __all__ = ["EXIT_FAILED", "EXIT_OK", "Engine", "StartupError", "open_engine", "run", "serve"]
 
@@ -232,7 +233,8 @@ async def serve(
         leads: Leads = leadership or AlwaysLeads()
         gate = Gate(
             (
-                *observed.steps(),
+                *await stack.enter_async_context(traced(settings, own.id)),
+                *observed.steps(settings.slow_call_ms),
                 *await stack.enter_async_context(authentication(settings, lasting.coordinator, clock, fatal)),
                 *stack.enter_context(audited(settings, clock, observed.registry)),
                 limits_step(settings, clock),

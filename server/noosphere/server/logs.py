@@ -1,7 +1,8 @@
 """Structured logs to standard error: lines for people, or one JSON object a line for programs.
 
 Libraries and drivers that use the standard library's logging come out the same way. No value of a
-record and no token is ever logged: a traceback shows no variables, among which are the requests.
+record and no token is ever logged: a traceback shows no variables, among which are the requests. A line that belongs
+to a call says to which.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from typing import Literal
 
 import structlog
 
+from .rpc.steps.logged import describe_call
+
 _SHARED: tuple[structlog.types.Processor, ...] = (
     structlog.contextvars.merge_contextvars,
+    describe_call,
     structlog.stdlib.add_log_level,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
 )

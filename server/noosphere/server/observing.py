@@ -34,6 +34,7 @@ from .ports.runtime import Clock
 from .ports.tallies import StoreTotals
 from .rpc.gate import Step
 from .rpc.steps.metrics import MetricsStep
+from .rpc.steps.slow import SlowCallStep
 from .rpc.steps.usage import UsageStep
 from .security import Usage
 
@@ -75,9 +76,14 @@ class Observed:
         self._leads: Callable[[], bool] = lambda: True
         self._totals: tuple[int, StoreTotals] | None = None
 
-    def steps(self) -> tuple[Step, ...]:
-        """Returns what every call passes to be counted; comes before all that may refuse it."""
-        return MetricsStep(self.calls), UsageStep(self.usage)
+    def steps(self, slow_ms: int) -> tuple[Step, ...]:
+        """Returns what every call passes to be counted; comes before all that may refuse it.
+
+        Args:
+            slow_ms: from how long on the log tells of a call, in milliseconds; 0 for never.
+        """
+        slow = (SlowCallStep(slow_ms),) if slow_ms else ()
+        return MetricsStep(self.calls), UsageStep(self.usage), *slow
 
     def drivers(self, drivers: Drivers) -> Drivers:
         """Returns the same drivers, timed."""

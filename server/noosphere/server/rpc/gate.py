@@ -41,6 +41,7 @@ class Rpc:
         notes: what steps remember of it, each under a key of its own.
         response: the answer of one that answers with a single message; None before that.
         sent_bytes: of what was answered, so far.
+        ended: whether all is done about it.
         began_seconds: when it came, by the clock of the step that measures; 0.0 if none does.
     """
 
@@ -48,6 +49,7 @@ class Rpc:
         "began_seconds",
         "code",
         "context",
+        "ended",
         "message",
         "method",
         "notes",
@@ -71,6 +73,7 @@ class Rpc:
         self.notes: dict[str, Any] = {}
         self.response: Message | None = None
         self.sent_bytes = 0
+        self.ended = False
         self.began_seconds = 0.0
 
     def answered(self, response: Message) -> None:
@@ -209,6 +212,7 @@ class Gate:
             except Exception as error:
                 # The caller has got its answer, and the other steps must know.
                 log.error("the end of a call could not be noted", method=rpc.method, exc_info=error)
+        rpc.ended = True
 
 
 def _note_end(rpc: Rpc, error: BaseException) -> None:

@@ -17,6 +17,7 @@ def _nobody(_: Message) -> str:
 
 # As many as there are types of messages.
 _agents: dict[type[Message], Callable[[Message], str]] = {}
+_traceparents: dict[type[Message], Callable[[Message], str]] = {}
 _namespaces: dict[type[Message], Callable[[Message], str]] = {}
 
 
@@ -34,6 +35,21 @@ def namespace_of(request: Message) -> str:
     if read is None:
         read = _namespaces[type(request)] = _text_reader(type(request), "namespace")
     return read(request)
+
+
+def traceparent_of(request: Message) -> str:
+    """Returns the span of its caller's trace, as a request says; "" if it says nothing."""
+    read = _traceparents.get(type(request))
+    if read is None:
+        read = _traceparents[type(request)] = _traceparent_reader(type(request))
+    return read(request)
+
+
+def _traceparent_reader(kind: type[Message]) -> Callable[[Message], str]:
+    for field in kind.DESCRIPTOR.fields:
+        if field.message_type is not None and field.message_type.full_name == _CALL:
+            return attrgetter(f"{field.name}.traceparent")
+    return _nobody
 
 
 def _agent_reader(kind: type[Message]) -> Callable[[Message], str]:
