@@ -14,7 +14,8 @@ from noosphere.consistency import NamePattern, Reason, Refusal
 from noosphere.server.rpc.calls import Context, streaming, unary
 from noosphere.server.rpc.gate import Gate, Rpc, under_way
 from noosphere.server.rpc.switchboard import Collected, Switchboard
-from noosphere.server.security import OPEN, Principal
+from noosphere.server.security import OPEN, Principal, calling
+from noosphere.server.security.permissions import require_acting
 from noosphere.v1 import memory_service_pb2 as pb
 from noosphere.v1 import types_pb2
 
@@ -214,6 +215,7 @@ def test_an_identity_acts_as_its_own_agents_only() -> None:
     assert [name for name in (*mine, *others) if planner.may_act_as(name)] == [*mine, "planner/../writer2"]
     assert all(who.may_act_as(name) for name in mine + others for who in (OPEN, Principal("root", admin=True)))
     assert not Principal("cli").may_act_as("cli/1")
+    calling.set(planner)
     with pytest.raises(Refusal) as refused:
-        planner.require_acting("other")
+        require_acting("other")
     assert refused.value.reason is Reason.PERMISSION_DENIED

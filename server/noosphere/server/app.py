@@ -46,6 +46,7 @@ from .rpc.gate import Gate
 from .rpc.memory import MemoryRpc
 from .rpc.server import RpcServer
 from .rpc.sessions import SessionRpc
+from .rpc.steps.authorization import AuthorizationStep
 from .rpc.steps.limits import limits_step
 from .security import Usage
 from .security.keypairs import UnfitCertificate
@@ -231,12 +232,14 @@ async def serve(
         servers = Servers(lasting.coordinator, own, shared=is_replica(settings))
         leadership = Leadership(lasting.coordinator.locks, own.id, clock) if is_replica(settings) else None
         leads: Leads = leadership or AlwaysLeads()
+        authorization = AuthorizationStep()
         gate = Gate(
             (
                 *await stack.enter_async_context(traced(settings, own.id)),
                 *observed.steps(settings.slow_call_ms),
                 *await stack.enter_async_context(authentication(settings, lasting.coordinator, clock, fatal)),
                 *stack.enter_context(audited(settings, clock, observed.registry)),
+                authorization,
                 limits_step(settings, clock),
             )
         )
@@ -258,7 +261,7 @@ async def serve(
                 on_fatal=fatal,
                 on_epoch=on_epoch,
             ),
-            partial(_faces, settings, clock, clock.monotonic_ms(), servers, gate, observed.usage),
+            partial(_faces, settings, clock, clock.monotonic_ms(), servers, gate, observed.usage, authorization),
             server,
             clock,
             may_end=may_end(settings),
@@ -323,8 +326,16 @@ async def _among_others(
 
 
 def _faces(
-    settings: Settings, clock: Clock, started_ms: int, servers: Servers, gate: Gate, usage: Usage, engine: Engine
+    settings: Settings,
+    clock: Clock,
+    started_ms: int,
+    servers: Servers,
+    gate: Gate,
+    usage: Usage,
+    authorization: AuthorizationStep,
+    engine: Engine,
 ) -> Faces:
+    authorization.decide_by(engine.memory.core.access)
     return Faces(
         engine.memory.signals,
         MemoryRpc(engine.memory, settings.watch_stall_seconds, gate),

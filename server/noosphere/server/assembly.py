@@ -139,8 +139,8 @@ async def open_services(
         )
         learns = settings.extract_after == "turn"
 
-        async def learn(session_id: str, turn: int, *, agent: str, owner: str) -> None:
-            await facts.extractions.after_turn(session_id, turn, agent=agent, owner=owner)
+        async def learn(call: Call, session_id: str, turn: int, *, agent: str, owner: str) -> None:
+            await facts.extractions.after_turn(call, session_id, turn, agent=agent, owner=owner)
 
         sessions = Sessions.build(
             scribe,

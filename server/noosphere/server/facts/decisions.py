@@ -18,6 +18,7 @@ from ..memory.signals import Following, HeadSignals
 from ..memory.types import Call
 from ..ports.factqueue import FactQueue
 from ..ports.factstore import BATCH_MAX, NO_STORE, FactContent, FactKey, FactStore
+from ..ports.grants import Verb
 from ..ports.runtime import Clock
 from ..ports.store import Mutation
 from .awaited import POLL_SECONDS, WAIT_SECONDS_MAX, Awaited
@@ -183,7 +184,7 @@ class Decisions:
             Refusal: INVALID_FIELD, PERMISSION_DENIED, DRAINING.
         """
         check_scope(scope)
-        self._admit(call, scope)
+        self._admit(call, scope, Verb.WATCH)
         if after is None:
             newest = await self._ledger.scan(scope, DECISIONS, limit=1, reverse=True)
             after = newest.entries[0].key if newest.entries else DECISIONS
@@ -216,7 +217,7 @@ class Decisions:
         if not agent.startswith(OPERATOR_PREFIX):
             raise Refusal(Reason.PERMISSION_DENIED, f"reviewing is for the operator ({OPERATOR_PREFIX}…)")
         known = await self.get(call, candidate_id)
-        require_write(call, scope, known.candidate.owner)
+        require_write(self._core, call, scope, known.candidate.owner)
         _check_refused(known.decision)
         if not accept:
             return await self._turn_down(scope, candidate_id, agent)
@@ -282,8 +283,8 @@ class Decisions:
     def _waiting(self, candidate_id: str) -> Decision:
         return waiting_decision(candidate_id, nobody_decides=self._nobody_decides)
 
-    def _admit(self, call: Call, scope: str) -> str:
-        require_read(call, scope)
+    def _admit(self, call: Call, scope: str, verb: Verb = Verb.READ) -> str:
+        require_read(self._core, call, scope, verb)
         self._core.require_current(call)
         return scope
 

@@ -14,7 +14,9 @@ from ..memory.admission import require_writer
 from ..memory.core import Core
 from ..memory.signals import HeadSignals
 from ..memory.types import Call
+from ..ports.coordinator import Incarnation
 from ..ports.factqueue import BODY_BYTES_MAX, FactQueue, Job
+from ..ports.grants import Verb
 from ..ports.runtime import Clock
 from ..ports.sources import Sources
 from .awaited import POLL_SECONDS, WAIT_SECONDS_MAX, Awaited
@@ -34,7 +36,7 @@ from .extraction import (
 from .ledger import Ledger, digest
 from .pending import Pending, PendingNote
 from .requests import request_id, reused
-from .scopes import IdKind, make_id, may_access, require_read, require_write, scope_of, scope_or_own
+from .scopes import IdKind, make_id, may, require_read, require_write, scope_of, scope_or_own
 
 log = structlog.get_logger(__name__)
 
@@ -100,9 +102,10 @@ class Extractions:
         require_writer(call)
         self._core.require_current(call)
         scope = _check(asked)
-        require_write(call, scope, asked.owner)
+        require_write(self._core, call, scope, asked.owner)
         agent = call.agent_id
         if asked.session_id:
+            await self._core.access.require_in_session(call, asked.session_id, Verb.READ)
             # Whether it is there, and this caller's to see.
             await self._sources.page(agent, asked.session_id, "", 1)
         meaning = b"" if call.request is None else fingerprint("ExtractFacts", *asked)
@@ -121,20 +124,21 @@ class Extractions:
             await self._pending.note(scope, (waits,))
         return await self._wait(known, scope) if wait else known
 
-    async def after_turn(self, session_id: str, turn: int, *, agent: str, owner: str) -> None:
+    async def after_turn(self, call: Call, session_id: str, turn: int, *, agent: str, owner: str) -> None:
         """Queues the extraction that follows a turn.
 
         Args:
+            call: who has ended the turn.
             session_id: the session.
             turn: the turn that has ended; the same one queues nothing more while its extraction waits.
-            agent: whose session it is; only that agent's rights count.
-            owner: whose facts are to be learned; for one that the agent may not write for, nothing is.
+            agent: whose session it is.
+            owner: whose facts are to be learned; for one that the agent, as the caller, may not write for, nothing is.
 
         Raises:
             Refusal: INVALID_FIELD or VALUE_TOO_LARGE for an owner that is none, LIMIT_EXCEEDED, ENGINE_UNAVAILABLE.
         """
         scope = scope_or_own("", owner)
-        if not may_access(agent, scope):
+        if not may(self._core, call._replace(incarnation=Incarnation(agent, 0)), scope, Verb.WRITE):
             log.warning("facts are not extracted for somebody else", agent=agent)
             return
         job_id = make_id(scope, digest("turn", session_id, str(turn)), IdKind.JOB)
@@ -149,7 +153,7 @@ class Extractions:
             Refusal: INVALID_FIELD, PERMISSION_DENIED, ENTRY_NOT_FOUND, ACKED_WRITES_LOST.
         """
         scope = scope_of(job_id, IdKind.JOB)
-        require_read(call, scope)
+        require_read(self._core, call, scope)
         known = await self._known(job_id, scope)
         if known is None:
             await self._ledger.check_presented(call, scope)

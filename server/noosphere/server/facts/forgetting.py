@@ -24,6 +24,7 @@ from ..memory.core import Core
 from ..memory.types import Call
 from ..ports.factqueue import FactQueue
 from ..ports.factstore import FactContent, FactKey, FactStore
+from ..ports.grants import Verb
 from ..ports.sources import SOURCES_MAX, Redaction
 from ..ports.store import Mutation
 from .candidate_jobs import candidate_in
@@ -155,7 +156,7 @@ class Forgetting:
         for one in scopes:
             selected = await self._select(one, wanted)
             for note in (*selected.facts, *selected.summaries):
-                require_write(call, one, note.owner)
+                require_write(self._core, call, one, note.owner, Verb.DELETE)
             if dry_run:
                 whole = [note.id for note in selected.facts if wanted.is_whole(note)]
                 whole += [note.id for note in selected.summaries]
@@ -219,17 +220,17 @@ class Forgetting:
             own = scope_of(wanted.fact_id)
             if scope and scope != own:
                 raise invalid("scope", f"{scope!r} is not that of the fact, {own!r}")
-            require_write(call, own, own)
+            require_write(self._core, call, own, own, Verb.DELETE)
             return (own,)
         if wanted.owner:
             own = scope_or_own(scope, wanted.owner)
-            require_write(call, own, wanted.owner)
+            require_write(self._core, call, own, wanted.owner, Verb.DELETE)
             return (own,)
         if not wanted.producer:
             raise invalid("owner", "is needed: whose facts are to be forgotten")
         if scope:
             check_scope(scope)
-            require_write(call, scope, scope)
+            require_write(self._core, call, scope, scope, Verb.DELETE)
             return (scope,)
         if not call.agent_id.startswith(OPERATOR_PREFIX):
             raise Refusal(

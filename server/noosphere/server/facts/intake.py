@@ -18,6 +18,7 @@ from ..memory.core import Core
 from ..memory.types import Call
 from ..ports.candidates import HandedCandidate
 from ..ports.factqueue import FactQueue, Job
+from ..ports.grants import Verb
 from ..ports.sources import Source, Sources
 from .candidate_jobs import CANDIDATE_JOBS, Waiting, candidate_in, decode_waiting, group_of
 from .contents import encode_candidate
@@ -162,7 +163,7 @@ class Intake:
         self._core.require_current(call)
         scope = _check_all(submissions)
         for submission in submissions:
-            require_write(call, scope, submission.owner)
+            require_write(self._core, call, scope, submission.owner)
         ids = tuple(request_id(call, scope, IdKind.CANDIDATE, self._rng, at) for at in range(len(submissions)))
         meaning = b"" if call.request is None else fingerprint("SubmitCandidates", *submissions)
         if meaning and await self._known(scope, ids, meaning):
@@ -260,6 +261,7 @@ class Intake:
         found: tuple[Source | None, ...] = ()
         if submission.evidence:
             found = await self._sources.find(agent, [evidence.reference for evidence in submission.evidence])
+            found = tuple([source if await self._may_see(call, source) else None for source in found])
         for source in found:
             if source is not None and source.trust and len(source.text) > LONG_CHARS:
                 # One long message at a time, and others in between.
@@ -267,7 +269,7 @@ class Intake:
                 await asyncio.sleep(0)
         context_trust: float | None = None
         if rests_on_context(submission.text, submission.object, found):
-            context_trust = await self._context_trust(agent, submission, found)
+            context_trust = await self._context_trust(call, submission, found)
         assigned = assign(
             submission.channel, submission.text, submission.object, submission.evidence, found, context_trust
         )
@@ -313,12 +315,21 @@ class Intake:
             submitted_ms=now_ms,
         )
 
-    async def _context_trust(self, agent: str, submission: Submission, found: Sequence[Source | None]) -> float:
+    async def _context_trust(self, call: Call, submission: Submission, found: Sequence[Source | None]) -> float:
         """Returns the lowest trust of what an agent has seen in its session, and in those that its evidence is from."""
         named = (submission.context_session, *(source.session_id for source in found if source is not None))
         sessions = dict.fromkeys(filter(None, named))
-        trusts = [await self._sources.context_trust(agent, session_id) for session_id in sessions]
+        trusts = [
+            await self._sources.context_trust(call.agent_id, session_id)
+            if await self._core.access.may_in_session(call, session_id, Verb.READ)
+            else 0.0
+            for session_id in sessions
+        ]
         return min(trusts, default=0.0)
+
+    async def _may_see(self, call: Call, source: Source | None) -> bool:
+        """Tells whether the caller may rest on a source: what is not for it to see is not there."""
+        return source is None or await self._core.access.may_in_session(call, source.session_id, Verb.READ)
 
     async def _put(self, candidates: Sequence[Candidate], priority: int, meaning: bytes, reopens_ms: int = 0) -> None:
         jobs = [

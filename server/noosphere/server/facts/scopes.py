@@ -3,8 +3,8 @@
 A scope is ``agent/<id>``, ``shared/<name>`` or ``user/<id>``, or one of these for one application only:
 ``app/<application>/user/<id>``. An owner is one of the three. Everything else in a name is data.
 
-Until authentication exists the server listens on loopback only and trusts names, as everywhere: what is an agent's is
-that agent's alone, and agents named ``cli/…`` are the operator at the machine.
+A server that asks for no credential trusts names, as everywhere: what is an agent's is that agent's alone, and agents
+named ``cli/…`` are the operator at the machine. Otherwise it depends on the principal, see ``security.permissions``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from noosphere.consistency.limits import NAMESPACE_BYTES_MAX
 from ..memory.access import OPERATOR_PREFIX
 from ..memory.core import Core
 from ..memory.types import Call
+from ..ports.grants import Verb
 
 NAMESPACES = "facts/"
 """Before a scope in the name of the namespace that holds its ledger."""
@@ -143,49 +144,60 @@ def digits_of(id: str) -> str:
 
 
 def may_access(agent_id: str, scope: str) -> bool:
-    """Tells whether an agent, or nobody (empty), may read and write in a scope, or what belongs to an owner."""
+    """Tells whether names alone let an agent, or nobody (empty), read and write in a scope, or what is an owner's."""
     parts = check_scope(scope)
     if parts.kind is not Kind.AGENT:
         return True
     return agent_id == parts.name or agent_id.startswith(OPERATOR_PREFIX)
 
 
-def may_read(call: Call, scope: str) -> bool:
-    """Tells whether the caller may read in a scope."""
-    return may_access(call.agent_id, scope)
+def may(core: Core, call: Call, scope: str, verb: Verb) -> bool:
+    """Tells whether the caller may do something in a scope, or with what belongs to an owner."""
+    if call.principal.open:
+        return may_access(call.agent_id, scope)
+    check_scope(scope)
+    return core.access.may_as(call.principal, call.agent_id, NAMESPACES + scope, verb)
 
 
-def may_write(call: Call, scope: str, owner: str) -> bool:
-    """Tells whether the caller may submit, review and forget an owner's facts in a scope."""
-    return may_access(call.agent_id, scope) and may_access(call.agent_id, owner)
-
-
-def require_read(call: Call, scope: str) -> None:
+def require_read(core: Core, call: Call, scope: str, verb: Verb = Verb.READ) -> None:
     """Checks a reader.
+
+    Args:
+        core: knows what is permitted.
+        call: who calls.
+        scope: where.
+        verb: what the caller must be permitted to do; some read to watch.
 
     Raises:
         Refusal: PERMISSION_DENIED; it does not tell whether the scope holds anything.
     """
-    if not may_read(call, scope):
+    if not may(core, call, scope, verb):
         raise Refusal(Reason.PERMISSION_DENIED, f"reading facts of {scope!r} is not permitted")
 
 
-def admit_reader(core: Core, call: Call, *scopes: str) -> None:
+def admit_reader(core: Core, call: Call, *scopes: str, verb: Verb = Verb.READ) -> None:
     """Checks a reader's permission and incarnation; renews its lease.
 
     Raises:
         Refusal: PERMISSION_DENIED, STALE_INCARNATION.
     """
     for scope in scopes:
-        require_read(call, scope)
+        require_read(core, call, scope, verb)
     core.require_current(call)
 
 
-def require_write(call: Call, scope: str, owner: str) -> None:
+def require_write(core: Core, call: Call, scope: str, owner: str, verb: Verb = Verb.WRITE) -> None:
     """Checks a writer.
+
+    Args:
+        core: knows what is permitted.
+        call: who calls.
+        scope: where.
+        owner: whose facts.
+        verb: what the caller must be permitted to do in the scope and with what is the owner's.
 
     Raises:
         Refusal: PERMISSION_DENIED; it does not tell whether the scope holds anything.
     """
-    if not may_write(call, scope, owner):
+    if not (may(core, call, scope, verb) and (owner == scope or may(core, call, owner, verb))):
         raise Refusal(Reason.PERMISSION_DENIED, f"changing facts of {owner!r} in {scope!r} is not permitted")

@@ -17,6 +17,7 @@ from ..memory.signals import HeadSignals
 from ..memory.types import Call
 from ..ports.factqueue import FactQueue, QueueStats
 from ..ports.factstore import NO_STORE, FactKey, FactStore
+from ..ports.grants import Verb
 from ..ports.models import Embedder, Extractor, Summariser, Tokenizers
 from ..ports.runtime import Clock
 from ..ports.sources import Redaction, Sources
@@ -82,6 +83,7 @@ class Facts:
         pause: returns when there is nothing more urgent to do than facts.
 
     Attributes:
+        core: admits callers.
         ledger: where decisions stand.
         store: where words stand.
         queue: where work waits.
@@ -120,7 +122,7 @@ class Facts:
         cache_drops: CacheDrops,
         pause: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        self._core = core
+        self.core = core
         self.ledger = Ledger(core)
         self.store = store
         self._has_store = store.engine != NO_STORE
@@ -241,10 +243,10 @@ class Facts:
     def _admit_operator(self, call: Call, scope: str) -> None:
         if scope:
             check_scope(scope)
-            require_write(call, scope, scope)
+            require_write(self.core, call, scope, scope, Verb.ADMIN)
         elif not call.agent_id.startswith(OPERATOR_PREFIX):
             raise Refusal(Reason.PERMISSION_DENIED, f"upkeep of all scopes is for the operator ({OPERATOR_PREFIX}…)")
-        self._core.require_current(call)
+        self.core.require_current(call)
 
     def _heard(self, decision: Decision) -> None:
         self.decisions.decided(decision)

@@ -30,10 +30,11 @@ from noosphere.consistency.limits import (
     UUID_REQUESTS_MAX,
 )
 
+from ..ports.grants import Verb
 from ..ports.store import Commit, CommitResult, Failed, FailureKind, Fence, NamespaceRef, ReadResult, Replayed
-from .access import is_private_to, may_access
+from ..security import Unsettled
+from .access import is_private_to
 from .core import Core, located, state_of
-from .newcomers import UnknownIncarnation
 from .types import AppendOp, Call, Compare, DeleteOp, Operation, PutOp, ResolveOp, WriteOp
 
 INCARNATION_LOCK = "\0incarnation"
@@ -106,6 +107,21 @@ def check_transaction(compares: tuple[Compare, ...], ops: tuple[Operation, ...])
         check_key(compare.key, "compares.key")
 
 
+def verbs_of(ops: Iterable[Operation]) -> frozenset[Verb]:
+    """Returns what the caller of a write must be permitted to do."""
+    return frozenset(map(_verb_of, ops))
+
+
+def _verb_of(op: Operation) -> Verb:
+    match op:
+        case DeleteOp():
+            return Verb.DELETE
+        case ResolveOp():
+            return Verb.RESOLVE
+        case _:
+            return Verb.WRITE
+
+
 def op_bytes(op: WriteOp) -> int:
     """Returns the bytes of an operation's values."""
     if isinstance(op, PutOp):
@@ -158,8 +174,20 @@ def admit_write(
     fences: tuple[Fence, ...],
     revisions: Iterable[int],
     limits: Iterable[Callable[[], Refusal | None]],
+    verbs: Iterable[Verb] = (Verb.WRITE,),
 ) -> Remembered | None:
     """Runs the checks that come before any record is looked at; see ``noosphere.consistency.order``.
+
+    Args:
+        core: the ports.
+        call: who calls.
+        namespace: where.
+        read: what was read for the write.
+        meaning: the fingerprint of the request.
+        fences: the fences of the write.
+        revisions: what the call presents.
+        limits: the checks that come last.
+        verbs: what the caller must be permitted to do.
 
     Returns:
         The remembered call if this is a replay.
@@ -176,7 +204,7 @@ def admit_write(
         remembered = None
     return admit(
         state_of(namespace, read.view),
-        permitted=may_access(call, namespace),
+        permitted=all(core.access.may(call, namespace, verb) for verb in verbs),
         remembered=remembered,
         fingerprint=meaning,
         presented=revisions,
@@ -203,7 +231,7 @@ async def contended(core: Core, ref: NamespaceRef, message: str) -> NoReturn:
 
 async def refuse(core: Core, ref: NamespaceRef, refusal: Refusal, head: int) -> NoReturn:
     """Raises a refusal once everything that it depends on is synced, and counts it."""
-    if isinstance(refusal, UnknownIncarnation):
+    if isinstance(refusal, Unsettled):
         # Nothing is refused yet.
         raise located(refusal, ref.name, head)
     await core.store.settle(ref)

@@ -18,10 +18,12 @@ from noosphere.consistency import (
 from noosphere.consistency.errors import CONFLICTS, ConflictInfo
 
 from ..ports.coordinator import Coordinator
+from ..ports.grants import Verb
 from ..ports.metrics import MemoryMetrics, NoMemoryMetrics
 from ..ports.runtime import Clock
 from ..ports.store import NamespaceRef, NamespaceView, WorkingStore
-from .access import is_private_to, require_access
+from ..security import Permissions
+from .access import Access, is_private_to
 from .directory import Directory
 from .extension import NoExtension, WriteExtension
 from .newcomers import Newcomers, UnknownIncarnation
@@ -45,6 +47,7 @@ class Core:
         coordinator: incarnations, rules, epochs.
         directory: names to generations.
         newcomers: incarnations that are not known here.
+        access: who may do what in which namespace.
         extension: what kinds of namespaces add to writes.
         refusals: refused writes by reason, since the start.
         metrics: hears of conflicts, and of what watchers are told.
@@ -59,6 +62,7 @@ class Core:
         self.coordinator = coordinator
         self.directory = Directory(store)
         self.newcomers = Newcomers(coordinator, clock)
+        self.access = Access(Permissions(coordinator.policies), clock)
         self.refusals: Counter[Reason] = Counter()
         self.metrics: MemoryMetrics = NoMemoryMetrics()
         self.fleet = 0
@@ -76,14 +80,19 @@ class Core:
             policy = self._rules[namespace] = resolve_policy(namespace, table.entries)
         return Rules(policy, table.config_version)
 
-    def admit_reader(self, call: Call, namespace: str) -> None:
+    def admit_reader(self, call: Call, namespace: str, verb: Verb = Verb.READ) -> None:
         """Checks a reader's name, permission and incarnation; renews its lease.
+
+        Args:
+            call: who calls.
+            namespace: where.
+            verb: what the caller must be permitted to do; some read to delete, or to watch.
 
         Raises:
             Refusal: INVALID_FIELD, PERMISSION_DENIED, STALE_INCARNATION.
         """
         check_namespace(namespace)
-        require_access(call, namespace)
+        self.access.require(call, namespace, verb)
         self.require_current(call)
 
     def require_current(self, call: Call) -> None:

@@ -15,8 +15,8 @@ from noosphere.consistency import (
 )
 
 from ..ports.coordinator import EpochRecord
+from ..ports.grants import Verb
 from ..ports.store import Commit, Committed, Dropped, FailureKind, NamespaceRef, NamespaceStats
-from .access import may_access
 from .admission import require_writer
 from .core import Core, located
 from .directory import SYSTEM_PREFIX
@@ -67,8 +67,7 @@ class Namespaces:
         """
         check_namespace(namespace)
         require_writer(call)
-        if not may_access(call, namespace):
-            raise Refusal(Reason.PERMISSION_DENIED, f"opening {namespace!r} is not permitted")
+        self._core.access.require(call, namespace, Verb.WRITE if policy is None else Verb.ADMIN)
         self._core.require_current(call)
         if policy is not None:
             policy.check()

@@ -12,6 +12,7 @@ from noosphere.consistency import Reason, Refusal
 
 from ..ports.coordinator import Coordinator, Incarnation
 from ..ports.runtime import Clock
+from ..security import Unsettled
 
 ASKED_MAX = 128
 """Incarnations that are asked for at a time; one more is refused."""
@@ -83,7 +84,7 @@ class Newcomers:
             task.exception()
 
 
-class UnknownIncarnation(Refusal):
+class UnknownIncarnation(Unsettled):
     """The refusal of an incarnation that may be current, but not as far as is known here.
 
     It is raised before anything was done. Whoever answers the call waits for :meth:`settle` and does it again, once.

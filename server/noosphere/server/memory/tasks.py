@@ -34,6 +34,7 @@ from noosphere.consistency import (
 )
 from noosphere.consistency.limits import CLAIM_WAIT_MS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, REMEMBERED_REPLY_BYTES_MAX
 
+from ..ports.grants import Verb
 from ..ports.runtime import Clock
 from ..ports.store import Check, Commit, Committed, NamespaceRef, ReadResult, Replayed, RequestRecord, StoredEntry
 from .admission import admit_write, after_failure, carry_out, contended, fences_of, refuse, require_writer
@@ -199,7 +200,9 @@ class Tasks:
         if read.view.deleted and (newer := await core.relocate(ref)) is not None:
             return newer
         try:
-            replay = admit_write(core, call, namespace, read, meaning, fences, call.presents(namespace), ())
+            shown = call.presents(namespace)
+            verbs = (Verb.READ, Verb.WRITE)
+            replay = admit_write(core, call, namespace, read, meaning, fences, shown, (), verbs)
             if replay is None:
                 self._extended(call, ref, read, 0)
         except Refusal as refusal:

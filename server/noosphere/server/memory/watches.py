@@ -19,6 +19,7 @@ from noosphere.consistency import (
     find_lost,
 )
 
+from ..ports.grants import Verb
 from ..ports.runtime import Clock
 from ..ports.store import Compacted, NamespaceRef, NamespaceView
 from .codec import decode_record
@@ -95,7 +96,7 @@ class Watches:
                 the caller.
         """
         check_collection(collection)
-        self._core.admit_reader(call, namespace)
+        self._core.admit_reader(call, namespace, Verb.WATCH)
         self.open_count += 1
         try:
             async with aclosing(self._run(call, namespace, collection, start)) as messages:

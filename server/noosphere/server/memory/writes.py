@@ -62,6 +62,7 @@ from .admission import (
     refuse,
     require_writer,
     size_limits,
+    verbs_of,
 )
 from .codec import decode_entry
 from .core import Core
@@ -242,6 +243,7 @@ class Writes:
                 fences,
                 chain(presented(job.ops, job.compares), call.presents(job.namespace)),
                 size_limits(job.ops, rules.policy),
+                verbs_of(job.asked),
             )
             if replay is not None:
                 return await self._replay(ref, job, replay)

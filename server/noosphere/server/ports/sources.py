@@ -72,7 +72,9 @@ class Sources(Protocol):
     """
 
     async def find(self, agent: str, references: Sequence[str]) -> tuple[Source | None, ...]:
-        """Returns sources in the order asked for; None for one that is not there, or not for this agent to see.
+        """Returns sources in the order asked for; None for one that is not there.
+
+        What a caller may see is asked by whoever knows the caller.
 
         Args:
             agent: who asks; empty for the server itself.
@@ -86,7 +88,7 @@ class Sources(Protocol):
     async def context_trust(self, agent: str, session_id: str) -> float:
         """Returns the lowest trust of what an agent has seen in a session; 0 if it has taken no part in it.
 
-        Also 0 if there is no such session that this agent may see. For the server itself (empty) it is what was seen
+        Also 0 if there is no such session. For the server itself (empty) it is what was seen
         there by anybody.
         """
         ...

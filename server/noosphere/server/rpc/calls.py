@@ -1,6 +1,7 @@
 """What every rpc method shares: refusals become statuses, anything else becomes one logged INTERNAL.
 
-A call of an incarnation that this process does not know is answered once it does; see ``memory.newcomers``.
+What has to be found out first, e.g. whether an incarnation that this process does not know is current, is found out;
+see ``security.unsettled``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from google.protobuf.message import Message
 
 from noosphere.consistency import Refusal
 
-from ..memory.newcomers import UnknownIncarnation
+from ..security import Unsettled
 from .errors import abort
 
 log = structlog.get_logger(__name__)
@@ -26,6 +27,9 @@ Servicer = TypeVar("Servicer")
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 T = TypeVar("T")
+SETTLED_MAX = 64
+"""How much is found out for one call: whether its incarnation is current, and who uses each session that it names."""
+
 # The two type parameters of the context are not used by any method of ours.
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -38,14 +42,10 @@ def unary(
     @wraps(method)
     async def handler(self: Servicer, request: Request, context: Context) -> Response:
         try:
-            try:
+            # A stream of requests cannot be read again: see `certain`.
+            if not isinstance(request, Message):
                 return await method(self, request, context)
-            except UnknownIncarnation as unknown:
-                # A stream of requests cannot be read again: see `certain`.
-                if not isinstance(request, Message):
-                    raise
-                await unknown.settle()
-            return await method(self, request, context)
+            return await certain(lambda: method(self, request, context))
         except Refusal as refusal:
             await abort(context, refusal)
         except (asyncio.CancelledError, grpc.aio.AbortError):
@@ -64,21 +64,21 @@ def streaming(
     @wraps(method)
     async def handler(self: Servicer, request: Request, context: Context) -> AsyncGenerator[Response, None]:
         begun = False
+        left = SETTLED_MAX
         try:
-            try:
-                async with aclosing(method(self, request, context)) as responses:
-                    async for response in responses:
-                        begun = True
-                        yield response
-                return
-            except UnknownIncarnation as unknown:
-                # It was known when the stream began, so it has ended since.
-                if begun:
-                    raise
-                await unknown.settle()
-            async with aclosing(method(self, request, context)) as responses:
-                async for response in responses:
-                    yield response
+            while True:
+                try:
+                    async with aclosing(method(self, request, context)) as responses:
+                        async for response in responses:
+                            begun = True
+                            yield response
+                    return
+                except Unsettled as unsettled:
+                    # An incarnation was known when the stream began, so it has ended since.
+                    if begun or not left:
+                        raise
+                    await unsettled.settle()
+                    left -= 1
         except Refusal as refusal:
             await abort(context, refusal)
         except (asyncio.CancelledError, grpc.aio.AbortError, GeneratorExit):
@@ -90,11 +90,12 @@ def streaming(
 
 
 async def certain(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Does what a caller asks for, and again if whether the caller is current had to be asked first."""
-    try:
-        return await attempt()
-    except UnknownIncarnation as unknown:
-        await unknown.settle()
+    """Does what a caller asks for, and again whenever something had to be found out first."""
+    for _ in range(SETTLED_MAX):
+        try:
+            return await attempt()
+        except Unsettled as unsettled:
+            await unsettled.settle()
     return await attempt()
 
 

@@ -52,6 +52,7 @@ from ..memory.types import AppendOp, Call, Compare, DeleteOp, MergeOperation, Op
 from ..ports.coordinator import Incarnation
 from ..ports.store import Fence
 from ..security import calling
+from ..security.permissions import require_acting
 from ..sessions.appending import message_bytes
 from .message_shapes import message as transcript_message
 from .times import duration_ms, timestamp_ms
@@ -70,7 +71,7 @@ def incarnation(actor: types_pb2.Actor, field: str = "actor") -> Incarnation:
         Refusal: INVALID_FIELD or VALUE_TOO_LARGE; PERMISSION_DENIED, if the caller may not act as the agent.
     """
     found = _incarnation(actor.agent_id, actor.incarnation, field)
-    calling.get().require_acting(found.agent_id)
+    require_acting(found.agent_id)
     return found
 
 

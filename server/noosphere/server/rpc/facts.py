@@ -14,6 +14,7 @@ from ..facts.scopes import NAMESPACES, check_scope, require_read, require_write
 from ..facts.service import Facts
 from ..memory.admission import require_writer
 from ..memory.types import Call
+from ..ports.grants import Verb
 from . import decode, encode
 from . import fact_shapes as shapes
 from .calls import Context, streaming, unary
@@ -203,7 +204,7 @@ class FactRpc(FactServiceServicer):
         call = decode.call(request.call)
         require_writer(call)
         check_scope(request.scope)
-        require_write(call, request.scope, request.scope)
+        require_write(self._facts.core, call, request.scope, request.scope, Verb.ADMIN)
         policy = await self._facts.policies.set(request.scope, shapes.policy(request.policy))
         return pb.SetFactPolicyResponse(policy=shapes.policy_message(policy))
 
@@ -211,7 +212,7 @@ class FactRpc(FactServiceServicer):
     async def GetFactPolicy(self, request: pb.GetFactPolicyRequest, context: Context) -> pb.GetFactPolicyResponse:
         """See the proto."""
         check_scope(request.scope)
-        require_read(decode.call(request.call), request.scope)
+        require_read(self._facts.core, decode.call(request.call), request.scope)
         return pb.GetFactPolicyResponse(policy=shapes.policy_message(await self._facts.policies.get(request.scope)))
 
     async def _tokens(self, call: Call, scope: str) -> types_pb2.CallReply | None:

@@ -1,7 +1,8 @@
 """What every call passes on its way in and out: who calls, how much at once, what is noted of it.
 
 Steps are told when a call begins, in order, and may refuse it before any work is done; those that let it pass are told
-when it ends, in the opposite order. They never wait. A call inside a Pipeline passes like its unary twin.
+when it ends, in the opposite order. They never wait: what has to be found out first is raised as
+``Unsettled``. A call inside a Pipeline passes like its unary twin.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from google.protobuf.message import Message
 
 from noosphere.consistency import Refusal
 
-from .calls import Context, certain
+from ..security import Unsettled
+from .calls import SETTLED_MAX, Context, certain
 from .errors import abort, last_refusal
 
 log = structlog.get_logger(__name__)
@@ -95,6 +97,7 @@ class Step(Protocol):
 
         Raises:
             Refusal: it may not go on.
+            Unsettled: it is not known yet whether it may; once that is settled, this step is told again.
         """
         ...
 
@@ -173,7 +176,10 @@ class Gate:
             begun = 0
             try:
                 for step in self._steps:
-                    step.begin(rpc)
+                    try:
+                        step.begin(rpc)
+                    except Unsettled as unsettled:
+                        await _settle(step, rpc, unsettled)
                     begun += 1
                 response = await certain(lambda: behaviour(request))
                 rpc.answered(response)
@@ -192,7 +198,10 @@ class Gate:
         begun = 0
         try:
             for step in self._steps:
-                step.begin(rpc)
+                try:
+                    step.begin(rpc)
+                except Unsettled as unsettled:
+                    await _settle(step, rpc, unsettled)
                 begun += 1
         except Refusal as refusal:
             rpc.refusal, rpc.code = refusal, grpc.StatusCode[refusal.code.value]
@@ -213,6 +222,23 @@ class Gate:
                 # The caller has got its answer, and the other steps must know.
                 log.error("the end of a call could not be noted", method=rpc.method, exc_info=error)
         rpc.ended = True
+
+
+async def _settle(step: Step, rpc: Rpc, unsettled: Unsettled) -> None:
+    """Begins a step that had to find something out first.
+
+    Raises:
+        Refusal: the call may not go on.
+    """
+    for _ in range(SETTLED_MAX):
+        await unsettled.settle()
+        try:
+            step.begin(rpc)
+        except Unsettled as more:
+            unsettled = more
+        else:
+            return
+    raise unsettled
 
 
 def _note_end(rpc: Rpc, error: BaseException) -> None:

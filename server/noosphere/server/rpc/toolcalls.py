@@ -8,6 +8,7 @@ from noosphere.consistency import decode_page, encode_page, fingerprint
 from noosphere.v1 import session_service_pb2 as pb
 from noosphere.v1.session_service_pb2_grpc import SessionServiceServicer
 
+from ..ports.grants import Verb
 from ..sessions import Sessions
 from ..sessions.raw import MESSAGE_BYTES_MAX
 from . import decode
@@ -55,6 +56,7 @@ class ToolCallMethods(SessionServiceServicer):
         """See the proto."""
         first = await anext(aiter(request), pb.UploadToolResultRequest())
         call, at = decode.call(first.call), ticket(first.ticket)
+        await self._sessions.scribe.core.access.require_in_session(call, at.session_id, Verb.WRITE)
         # Who calls is checked before anything is read on.
         made = await certain(lambda: self._sessions.finisher.upload(call, at, _parts(first, request)))
         return pb.UploadToolResultResponse(upload_id=made.upload_id, bytes=made.bytes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import NamedTuple
 
-from noosphere.consistency import NamePattern, Reason, Refusal
+from noosphere.consistency import NamePattern
 
 from ..ports.grants import Verb
 
@@ -52,15 +52,6 @@ class Principal(NamedTuple):
         if not self.only_agents and (agent_id == self.name or agent_id.startswith(f"{self.name}/")):
             return True
         return any(matches(pattern, f"agents/{agent_id}") for pattern in self.agents)
-
-    def require_acting(self, agent_id: str) -> None:
-        """Checks in whose name a call comes.
-
-        Raises:
-            Refusal: PERMISSION_DENIED; it does not tell whether there is such an agent.
-        """
-        if not self.may_act_as(agent_id):
-            raise Refusal(Reason.PERMISSION_DENIED, f"{self.name!r} may not act as agent {agent_id!r}")
 
 
 def matches(pattern: NamePattern, name: str) -> bool:

@@ -32,6 +32,7 @@ from .toolcalls import ToolCalls
 from .transcript import Transcript
 from .turns import AfterTurn, TurnBook
 from .upkeep import SessionUpkeep
+from .users import Users
 
 __all__ = ["Scribe", "SessionRules", "Sessions", "SummaryWorker", "VersionKeeper"]
 
@@ -88,6 +89,7 @@ class Sessions:
             forget: each is told the id of an ephemeral session that is gone, to forget what it holds of it.
             cache_drops: has other processes hold nothing of it either; None if there are none.
         """
+        scribe.core.access.find_users = Users(scribe).find
         book = SessionBook(scribe, tokenizers, rng)
         retention = Retention(scribe)
         checkpoints = Checkpoints(scribe, retention)

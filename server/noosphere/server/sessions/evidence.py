@@ -12,12 +12,9 @@ from typing import NamedTuple
 
 from noosphere.consistency import Refusal, invalid, to_hex, too_large
 
-from ..memory.access import may_access
-from ..memory.types import Call
-from ..ports.coordinator import Incarnation
 from ..ports.sources import SOURCES_MAX, Source
 from .evidence_pages import EvidencePages, Position
-from .keys import MESSAGES, TOOLS, check_session_id, is_ephemeral, namespace_of
+from .keys import MESSAGES, TOOLS, check_session_id, is_ephemeral
 from .paths import Path, read_path
 from .references import Reference, SourceKind
 from .scribe import Scribe, not_found
@@ -54,7 +51,9 @@ class Evidence:
         self._seen.contexts = contexts
 
     async def find(self, agent: str, references: Sequence[str]) -> tuple[Source | None, ...]:
-        """Returns sources in the order asked for; None for one that is not there, or not for this agent to see.
+        """Returns sources in the order asked for; None for one that is not there.
+
+        What a caller may see is asked by whoever knows the caller.
 
         Args:
             agent: who asks; empty for the server itself.
@@ -69,7 +68,7 @@ class Evidence:
         found: list[Source | None] = []
         chars = 0
         for reference in map(Reference.parse, references):
-            if reference is None or not _is_evidence(agent, reference.session_id):
+            if reference is None or is_ephemeral(reference.session_id):
                 found.append(None)
                 continue
             session_id = reference.session_id
@@ -88,7 +87,7 @@ class Evidence:
 
         Args:
             agent: who asks; empty for the server itself, which judges by the session alone.
-            session_id: which session; 0 for one that is not there, or not for this agent to see.
+            session_id: which session; 0 for one that is not there.
 
         Raises:
             Refusal: ENGINE_UNAVAILABLE.
@@ -97,7 +96,7 @@ class Evidence:
             check_session_id(session_id)
         except Refusal:
             return TRUST_OUTSIDE
-        path = await read_path(self._scribe, session_id) if _is_evidence(agent, session_id) else None
+        path = None if is_ephemeral(session_id) else await read_path(self._scribe, session_id)
         if path is None:
             return TRUST_OUTSIDE
         if not agent:
@@ -124,7 +123,7 @@ class Evidence:
         position = Position.parse(after)
         if not 1 <= limit <= SOURCES_MAX:
             raise invalid("limit", f"{limit} is not between 1 and {SOURCES_MAX}")
-        path = await read_path(self._scribe, session_id) if _may_see(agent, session_id) else None
+        path = await read_path(self._scribe, session_id)
         if path is None:
             raise not_found(session_id)
         return () if path.info.ephemeral else await self._pages.page(path, position, limit)
@@ -182,11 +181,3 @@ class Evidence:
             path = path.with_all_branches()
             place = Place(len(path.parts) - 1, key)
         return await self._witness.message(path, place, message_of(entry))
-
-
-def _is_evidence(agent: str, session_id: str) -> bool:
-    return not is_ephemeral(session_id) and _may_see(agent, session_id)
-
-
-def _may_see(agent: str, session_id: str) -> bool:
-    return not agent or may_access(Call(Incarnation(agent, 0)), namespace_of(session_id))

@@ -25,6 +25,7 @@ from .items import live_items
 from .keys import (
     CONTROL,
     EPHEMERAL,
+    HANDED,
     INFO,
     MESSAGE_IDS,
     MESSAGES,
@@ -65,6 +66,7 @@ from .summary_record import (
     summary_attributes,
 )
 from .types import Message, Role, SessionInfo, SessionMeta, Turns
+from .users import require_use
 
 _COPIED_MAX = 64
 """Most messages that a fork copies; each may take its id along."""
@@ -157,6 +159,7 @@ class Forker:
         await self._scribe.core.store.settle(await self._scribe.living(session_id))
 
         def decide(look: Look, draft: Draft) -> None:
+            require_use(self._scribe, call, look)
             _refuse_existing(look)
             draft.not_after_ms = marked_ms + FORK_MS_MAX
             if look.now_ms >= draft.not_after_ms:
@@ -182,8 +185,10 @@ class Forker:
             check_fits(draft, "the fork")
 
         ids = (id_key(MESSAGE_IDS, message.id) for message in history.copied if message.id)
-        keys = (META, TURNS, branch_key(0), *source.saved, *ids)
-        return await self._scribe.write(call, named, Intent("fork", meaning, keys=keys, need=Need.NONE), decide)
+        keys = (META, TURNS, HANDED, branch_key(0), *source.saved, *ids)
+        return await self._scribe.write(
+            call, named, Intent("fork", meaning, keys=keys, need=Need.NONE, verbs=()), decide
+        )
 
     async def _mark(self, session_id: str, named: str) -> int:
         """Leaves a mark of the fork in its parent; returns when."""

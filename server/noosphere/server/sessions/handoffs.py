@@ -23,8 +23,9 @@ from ..memory.types import Call
 from .codec import author_of, value_of
 from .control import decode_control
 from .draft import Draft, Look
-from .keys import CONTROL, HANDOFFS, namespace_of, slot
+from .keys import CONTROL, HANDED, HANDOFFS, namespace_of, slot
 from .scribe import Intent, Scribe
+from .users import hand_to
 
 NOTE_BYTES_MAX = 4 * 1024
 _TO_ATTRIBUTE = "to"
@@ -75,7 +76,7 @@ class Handoffs:
         self._scribe = scribe
 
     async def hand_over(self, call: Call, session_id: str, to: str, note: str) -> HandoffReply:
-        """Records that ``to`` takes over.
+        """Records that ``to`` takes over, and uses the session from now on.
 
         The text names what the caller's causal tokens name, and the record itself: whoever observes it reads at
         least what the caller had seen. It authorises nothing.
@@ -94,10 +95,11 @@ class Handoffs:
             if control is not None:
                 state = decode_control(control)
                 data = HandoffData(to, note, control.stored, state.next_node, state.pending_interrupt, state.retries)
+            hand_to(look, draft, to)
             index = draft.append(HANDOFFS, msgspec.json.encode(data), ((_TO_ATTRIBUTE, to),))
             draft.reply = index.to_bytes(_INDEX_BYTES, "big")
 
-        intent = Intent("handoff", (to, note), keys=(CONTROL,))
+        intent = Intent("handoff", (to, note), keys=(CONTROL, HANDED))
         written = await self._scribe.write(call, session_id, intent, decide)
         handoff_id = slot(written.revision, int.from_bytes(written.reply, "big"))
         envelope = await self._envelope(call, session_id, handoff_id, written.revision)

@@ -76,6 +76,9 @@ RAW = "\0raw/"
 UPLOADS = "\0uploads/"
 """``\\0uploads/<blob>``: pieces that no tool call refers to yet, and which call may; they go with it when it ends."""
 
+HANDED = "\0handed"
+"""To which agents the session was handed over, the latest last."""
+
 CONTEXTS = "\0contexts/"
 ACCESS = "\0access"
 NOTED = "\0noted/"

@@ -6,6 +6,7 @@ from noosphere.consistency import Reason, Refusal
 
 from ..memory.admission import contended, require_writer
 from ..memory.types import Call
+from ..ports.grants import Verb
 from ..ports.store import Dropped
 from .children import check_childless
 from .closing import Closer
@@ -36,7 +37,7 @@ class Purger:
         namespace = check_session_id(session_id)
         if not background:
             require_writer(call)
-            self._scribe.core.admit_reader(call, namespace)
+            self._scribe.core.admit_reader(call, namespace, Verb.DELETE)
         ref = await self._scribe.living(session_id)
         for _ in range(ATTEMPTS_MAX):
             look = await self._scribe.peek(session_id)

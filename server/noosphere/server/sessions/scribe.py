@@ -33,6 +33,7 @@ from ..memory.core import Core, check_tokens, located
 from ..memory.expiry import key_check
 from ..memory.guards import UNGUARDED, Validation, advance, validate
 from ..memory.types import Call
+from ..ports.grants import Verb
 from ..ports.store import (
     Check,
     CollectionCheck,
@@ -104,6 +105,7 @@ class Intent(NamedTuple):
         items: whether it depends on all items. They are those of the head at which the keys were read, and each is
             checked in the commit; what is new by then is not. Scans may be of a later head, unless they are guarded.
         background: whether it is the server's own, which no incarnation asks for.
+        verbs: what the caller must be permitted to do; none for what makes the session, whose users decide themselves.
     """
 
     method: str
@@ -115,6 +117,7 @@ class Intent(NamedTuple):
     need: Need = Need.OPEN
     items: bool = False
     background: bool = False
+    verbs: tuple[Verb, ...] = (Verb.WRITE,)
 
 
 class Written(NamedTuple, Generic[T]):
@@ -311,7 +314,8 @@ class Scribe:
         try:
             fences = fences_of(job.call, ref.name)
             presented = chain(job.intent.presents, job.call.presents(ref.name))
-            return admit_write(self.core, job.call, ref.name, read, job.meaning, fences, presented, ())
+            verbs = job.intent.verbs
+            return admit_write(self.core, job.call, ref.name, read, job.meaning, fences, presented, (), verbs)
         except Refusal as refusal:
             if refusal.reason is Reason.NAMESPACE_DELETED:
                 raise not_found(job.session_id) from None

@@ -17,10 +17,22 @@ from ..ports.models import Tokenizers
 from .branches import last_message
 from .codec import decode_meta, decode_turns, encode
 from .draft import Draft, Look
-from .keys import EPHEMERAL, INFO, META, NAMESPACES, TURNS, check_session_id, is_ephemeral, namespace_of, session_of
+from .keys import (
+    EPHEMERAL,
+    HANDED,
+    INFO,
+    META,
+    NAMESPACES,
+    TURNS,
+    check_session_id,
+    is_ephemeral,
+    namespace_of,
+    session_of,
+)
 from .scribe import Intent, Need, Scribe, Written, closed, recorded
 from .settings import check_labels, check_settings, check_title
 from .types import Session, SessionInfo, SessionMeta, SessionSettings, SessionStatus, Turns
+from .users import may_use, require_use
 
 _NAMES_STEP = 128
 _SCANNED_MAX = 10_000
@@ -122,6 +134,7 @@ class SessionBook:
 
         def decide(look: Look, draft: Draft) -> bool:
             if look.info is not None:
+                require_use(self._scribe, call, look)
                 if not allow_existing:
                     raise Refusal(Reason.SESSION_EXISTS, f"session {named!r} was opened before by {look.info.owner!r}")
                 if look.info.status is SessionStatus.CLOSED:
@@ -134,7 +147,7 @@ class SessionBook:
             return True
 
         meaning = (session_id, title, sorted(labels.items()), settings, ephemeral, allow_existing)
-        intent = Intent("open", meaning, keys=(META, TURNS), need=Need.NONE)
+        intent = Intent("open", meaning, keys=(META, TURNS, HANDED), need=Need.NONE, verbs=())
         written = await self._scribe.write(call, named, intent, decide)
         return await self.after(call, named, written, created=written.replayed or bool(written.value))
 
@@ -149,7 +162,7 @@ class SessionBook:
         return SessionReply(session, look.view.head, read_set=recorded(call, look, (INFO,)))
 
     async def list(self, call: Call, wanted: SessionFilter, *, page_size: int, after: str) -> SessionPage:
-        """Reads one page of sessions by id, ephemeral ones left out.
+        """Reads one page of sessions by id, ephemeral ones and those left out that the caller may not read.
 
         Raises:
             Refusal: INVALID_FIELD, or a reason that concerns the caller.
@@ -158,7 +171,7 @@ class SessionBook:
         check_labels(dict(wanted.labels))
         core = self._scribe.core
         cursor = namespace_of(after)
-        core.admit_reader(call, NAMESPACES + "-")
+        core.require_current(call)
         found: list[Session] = []
         scanned = 0
         while True:
@@ -228,7 +241,9 @@ class SessionBook:
         if request is None:
             digest = self._rng.randbytes(_ID_BYTES)
         else:
-            text = f"{request.client}\0{request.sequence}\0{request.uuid}".encode()
+            # Whoever has seen somebody else's request id must not get that session.
+            parts = (request.client, str(request.sequence), request.uuid, *filter(None, (call.principal.name,)))
+            text = "\0".join(parts).encode()
             digest = hashlib.blake2b(text, digest_size=_ID_BYTES).digest()
         name = base64.b32encode(digest).decode().lower()
         return EPHEMERAL + name if ephemeral else name
@@ -243,8 +258,11 @@ class SessionBook:
         """Returns a session, None for a namespace that is none or has just gone."""
         try:
             check_session_id(session_id)
-            look = await self._scribe.read(Call(call.incarnation), session_id, (META, TURNS), missing_ok=True)
-            return None if look.info is None else await self._session(call, look)
+            who = Call(call.incarnation)
+            look = await self._scribe.read(who, session_id, (META, TURNS, HANDED), missing_ok=True)
+            if look.info is None or not may_use(self._scribe, call, look):
+                return None
+            return await self._session(call, look)
         except Refusal as refusal:
             if refusal.reason in (Reason.SESSION_NOT_FOUND, Reason.INVALID_FIELD, Reason.VALUE_TOO_LARGE):
                 return None

@@ -23,10 +23,11 @@ OWNER_LABEL = "facts_owner"
 class Learns(Protocol):
     """Learns facts from a session, later."""
 
-    async def __call__(self, session_id: str, turn: int, *, agent: str, owner: str) -> None:
+    async def __call__(self, call: Call, session_id: str, turn: int, *, agent: str, owner: str) -> None:
         """Notes durably that a session is to be read.
 
         Args:
+            call: who has ended the turn.
             session_id: the session.
             turn: the turn that has ended.
             agent: whose session it is; only that agent's rights count.
@@ -60,7 +61,7 @@ class TeachesAfterTurn:
         owner = decode_meta(look.record(META)).labels.get(OWNER_LABEL, "")
         if owner:
             try:
-                await self._learns(session_id, turn, agent=look.info.owner, owner=owner)
+                await self._learns(call, session_id, turn, agent=look.info.owner, owner=owner)
             except Refusal as refusal:
                 log.warning("a session is not read for facts", reason=refusal.reason, message=refusal.message)
         return TurnOutcome()

@@ -109,8 +109,9 @@ class TurnBook:
         checkpoint_id = ""
         transitions: tuple[Transition, ...] = ()
         head = written.head
+        who = Call(call.incarnation, fences=call.fences, principal=call.principal)
         for hook in self._after:
-            outcome = await hook.after_turn(Call(call.incarnation, fences=call.fences), session_id, number)
+            outcome = await hook.after_turn(who, session_id, number)
             checkpoint_id = outcome.checkpoint_id or checkpoint_id
             transitions += outcome.transitions
         if self._after:
