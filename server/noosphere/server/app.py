@@ -35,7 +35,7 @@ from .models import build as build_models
 from .observing import Observed
 from .ports.coordinator import Coordinator
 from .ports.metrics import ModelMetrics, SessionMetrics
-from .ports.runtime import Clock, SystemClock
+from .ports.runtime import Clock, SystemClock, system_random
 from .rpc.admin import AdminRpc
 from .rpc.context import ContextRpc
 from .rpc.coordination import CoordinationRpc
@@ -48,6 +48,7 @@ from .rpc.server import RpcServer
 from .rpc.sessions import SessionRpc
 from .rpc.steps.authorization import AuthorizationStep
 from .rpc.steps.limits import limits_step
+from .rpc.steps.shedding import shedding_step
 from .security import Usage
 from .security.keypairs import UnfitCertificate
 from .security.minting import ApiTokens
@@ -233,14 +234,16 @@ async def serve(
         leadership = Leadership(lasting.coordinator.locks, own.id, clock) if is_replica(settings) else None
         leads: Leads = leadership or AlwaysLeads()
         authorization = AuthorizationStep()
+        shedding = shedding_step(settings, clock, system_random())
         gate = Gate(
             (
                 *await stack.enter_async_context(traced(settings, own.id)),
                 *observed.steps(settings.slow_call_ms),
+                shedding,
                 *await stack.enter_async_context(authentication(settings, lasting.coordinator, clock, fatal)),
-                *stack.enter_context(audited(settings, clock, observed.registry)),
                 authorization,
                 limits_step(settings, clock),
+                *stack.enter_context(audited(settings, clock, observed.registry)),
             )
         )
         server = RpcServer(
@@ -248,6 +251,7 @@ async def serve(
             gate=gate,
             credentials=credentials,
             message_bytes_max=settings.limits_message_bytes_max,
+            shedding=shedding,
         )
         generations = Generations(
             lambda on_epoch: _open_working(
@@ -282,6 +286,9 @@ async def serve(
             renewing = asyncio.create_task(generations.run(), name="noosphere-generations")
             supervise((renewing,), fatal)
             stack.push_async_callback(cancel, (renewing,))
+        probing = asyncio.create_task(shedding.run(server.probe), name="noosphere-shedding")
+        supervise((probing,), fatal)
+        stack.push_async_callback(cancel, (probing,))
         address = f"{host}:{port}"
         servers.serves_on(address)
         if leadership is not None:

@@ -8,8 +8,6 @@ from noosphere.consistency.limits import ITEM_BYTES_MAX, KEY_BYTES_MAX
 
 _RATE_MAX = 1_000_000
 _COUNT_MAX = 1_000_000
-RECORDS_MAX = 10_000_000
-BYTES_MAX = 1 << 50
 
 
 class LimitSettings(BaseModel):
@@ -62,4 +60,29 @@ class LimitSettings(BaseModel):
     )
     limits_principal_streams_max: int = Field(
         default=0, ge=0, le=_COUNT_MAX, description="Watches and pipelines of one principal; 0 for no limit."
+    )
+    limits_server_lag_ms_max: int = Field(
+        default=500,
+        ge=0,
+        le=60_000,
+        description="How long calls may wait before they are begun; if they do for half a second, some are refused. "
+        "0 for no limit.",
+    )
+    limits_server_calls_in_flight_max: int = Field(
+        default=32_768,
+        ge=0,
+        le=_COUNT_MAX,
+        description="Calls of all callers under way at a time, without those that wait; 0 for no limit.",
+    )
+    limits_server_bytes_in_flight_max: int = Field(
+        default=256 * 1024 * 1024,
+        ge=0,
+        le=1 << 40,
+        description="Bytes of the requests of all calls under way at a time; 0 for no limit.",
+    )
+    limits_server_streams_max: int = Field(
+        default=20_000,
+        ge=0,
+        le=_COUNT_MAX,
+        description="Watches and pipelines of all callers at a time; 0 for no limit.",
     )

@@ -11,7 +11,8 @@ from noosphere.consistency import Reason, Refusal
 from .faces import SERVICES, Faces
 from .gate import Gate
 from .health import LIVENESS, Health
-from .switchboard import Switchboard
+from .probing import SelfProbe
+from .switchboard import Shedding, Switchboard
 
 MESSAGE_BYTES_MAX = 1024 * 1024
 RESPONSE_BYTES_MAX = 32 * 1024 * 1024
@@ -49,6 +50,7 @@ class RpcServer:
         gate: what every call of our services passes; health and reflection do not.
         credentials: what TLS shows to clients and asks of them; None leaves connections unencrypted.
         message_bytes_max: bytes of the largest request that is read.
+        shedding: refuses calls before they are read; None: nobody does.
     """
 
     def __init__(
@@ -58,15 +60,17 @@ class RpcServer:
         gate: Gate | None = None,
         credentials: grpc.ServerCredentials | None = None,
         message_bytes_max: int = MESSAGE_BYTES_MAX,
+        shedding: Shedding | None = None,
     ) -> None:
         # Of an option that is given twice the last one counts.
         options = (*SERVER_OPTIONS, ("grpc.max_receive_message_length", message_bytes_max))
         self._server = grpc.aio.server(options=options)
         self._credentials = credentials
         self._health = Health()
-        self._switchboard = Switchboard(gate)
+        self._switchboard = Switchboard(gate, shedding)
         self._faces: Faces | None = None
         self._ready: bool | None = None
+        self._probe = SelfProbe(self._server) if shedding is not None else None
         self._server.add_generic_rpc_handlers((self._switchboard,))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if enable_reflection:
@@ -127,11 +131,18 @@ class RpcServer:
         await self.set_ready(True)
         return port
 
+    async def probe(self) -> None:
+        """Makes a call of our own, which waits its turn; returns once it was answered."""
+        if self._probe is not None:
+            await self._probe.call()
+
     async def stop(self, grace_seconds: float) -> None:
         """Reports NOT_SERVING, ends watches with a resume hint, lets running calls finish, closes."""
         await self._health.enter_graceful_shutdown()
         if self._faces is not None:
             self._faces.signals.drain()
+        if self._probe is not None:
+            await self._probe.close()
         await self._server.stop(grace_seconds)
 
     async def abort(self) -> None:

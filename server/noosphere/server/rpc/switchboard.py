@@ -10,7 +10,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import grpc
 import structlog
@@ -21,6 +21,19 @@ from .breaking import Breaking
 from .calls import Context
 from .errors import abort
 from .gate import Gate
+
+
+class Shedding(Protocol):
+    """Refuses calls that are too many."""
+
+    def refusal(self, method: str) -> Refusal | None:
+        """Returns why a call is not even read; None if it is."""
+        ...
+
+    async def hold(self, refusal: Refusal, peer: str) -> None:
+        """Returns once the caller is to be told."""
+        ...
+
 
 log = structlog.get_logger(__name__)
 
@@ -55,10 +68,12 @@ class Switchboard(grpc.GenericRpcHandler):
 
     Args:
         gate: what calls pass, whoever answers them.
+        shedding: refuses calls before they are read; None: nobody does.
     """
 
-    def __init__(self, gate: Gate | None = None) -> None:
+    def __init__(self, gate: Gate | None = None, shedding: Shedding | None = None) -> None:
         self._gate = gate or Gate()
+        self._shedding = shedding
         self._present: Handlers = {}
         self._known: Handlers = {}
         self._under_way: dict[asyncio.Task[Any], Context] = {}
@@ -66,7 +81,10 @@ class Switchboard(grpc.GenericRpcHandler):
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler | None:
         """Returns what answers a call; None for a method that nobody has."""
-        return self._present.get(handler_call_details.method)
+        method = handler_call_details.method
+        if self._shedding is not None and (refusal := self._shedding.refusal(method)) is not None:
+            return self._shed(refusal)
+        return self._present.get(method)
 
     def connect(self, handlers: Handlers, *, may_end: bool) -> None:
         """Has calls answered from now on.
@@ -94,6 +112,18 @@ class Switchboard(grpc.GenericRpcHandler):
             _, stubborn = await asyncio.wait(tuple(left), timeout=END_SECONDS_MAX)
             if stubborn:
                 log.error("calls do not end", count=len(stubborn))
+
+    def _shed(self, refusal: Refusal) -> Handler:
+        shedding = self._shedding
+        assert shedding is not None
+
+        async def refuse(_: Any, context: Context) -> None:
+            await shedding.hold(refusal, context.peer())
+            await abort(context, refusal)
+
+        # Of whatever kind the method is: a handler of streams does not wait for a request.
+        made: Callable[..., Handler] = grpc.stream_stream_rpc_method_handler
+        return made(refuse)
 
     def _passing(self, method: str, handler: Handler) -> Handler:
         takes_stream = bool(handler.request_streaming)
