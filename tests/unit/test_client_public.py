@@ -152,6 +152,7 @@ ALL = [
     "Role",
     "SaidBy",
     "Scalar",
+    "ScopedToken",
     "Section",
     "SectionForm",
     "SectionKind",

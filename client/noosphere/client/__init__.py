@@ -170,6 +170,7 @@ from ._record import Applied, ClaimState, Record, Written
 from ._reserve import Reservation, ReservePolicy
 from ._resubmit import Resubmitted
 from ._retry import RetryPolicy
+from ._scoped_token import ScopedToken
 from ._session import Session
 from ._session_contexts import ThinkInContext
 from ._session_data import (
@@ -345,6 +346,7 @@ __all__ = [
     "Role",
     "SaidBy",
     "Scalar",
+    "ScopedToken",
     "Section",
     "SectionForm",
     "SectionKind",

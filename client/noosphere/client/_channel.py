@@ -19,6 +19,7 @@ from ._arguments import checked_addresses
 from ._background import noticed
 from ._errors import InvalidArgument
 from ._tls import TlsSource
+from ._token import TokenSource
 
 LOG = logging.getLogger("noosphere.client")
 
@@ -60,6 +61,7 @@ def open_channel(
     *,
     in_order: bool = False,
     tls: TlsSource | None = None,
+    token: TokenSource | None = None,
 ) -> grpc.aio.Channel:
     """Opens a client's channel.
 
@@ -68,17 +70,19 @@ def open_channel(
         interceptors: see every call.
         in_order: use the first of several, and the next one when that fails, instead of drawing.
         tls: what connections are encrypted with; None leaves them as they are.
+        token: goes with every call; None for none.
 
     Raises:
         InvalidArgument: ``server`` is malformed, or files of ``tls`` cannot be used.
     """
     addresses = checked_addresses("server", server)
     if len(addresses) == 1 and addresses[0].startswith("dns:"):
-        return ServersChannel(addresses * CONNECTIONS_PER_NAME, interceptors, tls)
-    if len(addresses) == 1:
-        # Certificates that were replaced need a new connection to the same server.
-        return _open(addresses[0], interceptors) if tls is None else ServersChannel(addresses, interceptors, tls)
-    return ServersChannel(addresses if in_order else random.sample(addresses, len(addresses)), interceptors, tls)
+        return ServersChannel(addresses * CONNECTIONS_PER_NAME, interceptors, tls, token)
+    if len(addresses) == 1 and tls is None and token is None:
+        return _open(addresses[0], interceptors)
+    # Of one address, too: certificates that were replaced need a new connection to the same server.
+    order = addresses if in_order else random.sample(addresses, len(addresses))
+    return ServersChannel(order, interceptors, tls, token)
 
 
 def _open(address: str, interceptors: Sequence[grpc.aio.ClientInterceptor]) -> grpc.aio.Channel:
@@ -128,9 +132,11 @@ class ServersChannel(grpc.aio.Channel):
         addresses: where they are, at least one, in the order in which they are used.
         interceptors: see every call.
         tls: what connections are encrypted with; None leaves them as they are.
+        token: goes with every call; None for none.
 
     Attributes:
         turn: how often it has moved on: a name for where calls go now.
+        token: goes with every call.
 
     Raises:
         InvalidArgument: files of ``tls`` cannot be used.
@@ -141,8 +147,10 @@ class ServersChannel(grpc.aio.Channel):
         addresses: Sequence[str],
         interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
         tls: TlsSource | None = None,
+        token: TokenSource | None = None,
     ) -> None:
         self.turn = 0
+        self.token = token
         self._addresses = tuple(addresses)
         self._interceptors = interceptors
         self._encrypted = None if tls is None else _Encrypted(tls)
@@ -265,4 +273,6 @@ class _Method:
         made = self._made.get(place)
         if made is None or made[0] is not channel:
             made = self._made[place] = channel, self._make(channel)
+        if (token := self._channel.token) is not None:
+            more["metadata"] = (*(more.get("metadata") or ()), ("authorization", f"Bearer {token.current()}"))
         return made[1](*arguments, **more)

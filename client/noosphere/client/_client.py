@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
@@ -22,6 +21,8 @@ from ._arguments import checked_addresses
 from ._background import noticed
 from ._causal import to_text
 from ._channel import open_channel
+from ._client_data import NamespaceState as NamespaceState
+from ._client_data import ServerInfo as ServerInfo
 from ._coordination import LEASE_DEFAULT, CoordinationLink, checked_fences
 from ._coordination_data import Fence, LockInfo
 from ._errors import AckedWritesLost, InvalidArgument
@@ -35,11 +36,13 @@ from ._lock import Election, LockScope
 from ._namespace import Namespace
 from ._resubmit import Resubmitted, resubmit
 from ._retry import RetryPolicy
+from ._scoped_token import ScopedToken, scoped_token
 from ._session_data import SessionInfo, SessionSettings, SessionStatus
 from ._session_link import Services
 from ._session_scope import Existing, SessionScope, list_sessions, session_scope
 from ._space import Space
 from ._tls import Tls, explained, tls_source
+from ._token import token_source
 from ._tool_call import ToolCall, read_tool_call
 from ._transport import Method, Transport
 from ._wire import from_policy, span_seconds, to_policy, to_time
@@ -49,46 +52,6 @@ SERVER_VARIABLE = "NOOSPHERE_SERVER"
 TIMEOUT_DEFAULT = 5.0
 
 Reply = TypeVar("Reply")
-
-
-@dataclass(frozen=True, slots=True)
-class ServerInfo:
-    """What a server is.
-
-    Attributes:
-        version: as ``major.minor.patch``.
-        api_version: ``noosphere.v1``.
-        epoch: the store's present epoch.
-        store_time: the store's clock, in UTC.
-        engine: the storage engine, ``embedded`` or ``redis``.
-        durability: what an acknowledgement means: ``fsync`` or ``os``.
-        agent_lease: how long an agent's lease lasts without a call.
-    """
-
-    version: str
-    api_version: str
-    epoch: int
-    store_time: datetime
-    engine: str
-    durability: str
-    agent_lease: timedelta
-
-
-@dataclass(frozen=True, slots=True)
-class NamespaceState:
-    """A namespace that is live.
-
-    Attributes:
-        generation: from 1; a deleted namespace comes back with the next one.
-        policy: the rules in force.
-        head: the newest visible revision.
-        created: whether the call made it live.
-    """
-
-    generation: int
-    policy: NamespacePolicy
-    head: int
-    created: bool
 
 
 class Client:
@@ -375,6 +338,37 @@ class Client:
             timedelta(seconds=span_seconds(reply.agent_lease)),
         )
 
+    async def scoped_token(
+        self,
+        *,
+        agent: str = "",
+        owner: str = "",
+        session: str = "",
+        verbs: Sequence[str] = (),
+        ttl: timedelta | float | None = None,
+        timeout: float | None = None,
+    ) -> ScopedToken:
+        """Makes a token that may do less than this client's credential, for whom less is enough.
+
+        An assistant for many users so never holds more than one of them at a time. It ends with the token that this
+        client has presented.
+
+        Args:
+            agent: the only agent that it may act as; "" for all of this credential's.
+            owner: the only owner of facts for whom it may act, such as ``user/42``; "" for all of this credential's.
+            session: the only session that it may touch; "" for all.
+            verbs: at most these of ``read``, ``write``, ``delete``, ``watch``, ``resolve``, ``admin`` and ``act``; none
+                for all.
+            ttl: how long it is valid, in seconds or as a span, at most 24 h; None for an hour.
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            PermissionDenied: it would be more than this credential may do.
+            FailedPrecondition: the server takes no API tokens (``TOKENS_OFF``).
+            InvalidArgument: an argument is malformed.
+        """
+        return await scoped_token(self._transport, agent, owner, session, verbs, ttl, timeout)
+
     async def call(
         self, method: Method[Reply], request: Any, *, changes: bool = False, timeout: float | None = None
     ) -> Reply:
@@ -411,6 +405,9 @@ async def connect(
     interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
     in_order: bool = False,
     tls: Tls | None = None,
+    token: str | Callable[[], str] | None = None,
+    token_file: str | None = None,
+    allow_insecure: bool = False,
 ) -> AsyncIterator[Client]:
     """Connects as an agent for the length of an ``async with`` block.
 
@@ -432,8 +429,13 @@ async def connect(
             agent that has one beside it.
         tls: encrypt connections, with these files; None for those that the environment's ``NOOSPHERE_TLS_CA``,
             ``NOOSPHERE_TLS_CLIENT_CERTIFICATE`` and ``NOOSPHERE_TLS_CLIENT_KEY`` name, if it names any.
+        token: says who calls, to servers that ask: an API token or a JSON web token, or a function that returns the
+            present one without waiting. None for the environment's ``NOOSPHERE_TOKEN`` or ``NOOSPHERE_TOKEN_FILE``.
+        token_file: a file with the token instead, read anew when it changes, as those that Kubernetes projects do.
+        allow_insecure: send the token in plain text to another machine; without it that is refused.
 
     Raises:
+        Unauthenticated: the server wants to know who calls, and is not told.
         AgentActive: the agent is connected elsewhere, and ``takeover`` is not set.
         Unavailable: the server cannot be reached within ``timeout``.
         InvalidArgument: an argument is malformed.
@@ -450,6 +452,8 @@ async def connect(
         raise InvalidArgument("interceptors: a channel that is given has its own")
     if tls is not None and channel is not None:
         raise InvalidArgument("tls: a channel that is given has its own")
+    if (token is not None or token_file is not None) and channel is not None:
+        raise InvalidArgument("token: a channel that is given has its own")
     name = agent or random_agent()
     own = channel is None
     if own and (local := surroundings_of(address, name)) is not None:
@@ -458,7 +462,12 @@ async def connect(
     else:
         clock, sleep = asyncio.get_running_loop().time, asyncio.sleep
     encrypted = tls_source(tls) if channel is None else None
-    used = channel if channel is not None else open_channel(address, interceptors, in_order=in_order, tls=encrypted)
+    if channel is not None:
+        used = channel
+    else:
+        plaintext = () if encrypted is not None or allow_insecure else checked_addresses(field, address)
+        presented = token_source(token, token_file, plaintext)
+        used = open_channel(address, interceptors, in_order=in_order, tls=encrypted, token=presented)
     transport = Transport(
         used,
         address,

@@ -75,6 +75,9 @@ class ResumedStream(Generic[Reply]):
             transport.reraise_cancelled()
         self._pending = None
         if isinstance(message, Failure):
+            if message.code == "UNAUTHENTICATED" and not self._failures and transport.renew_token():
+                # It was begun with a token that has ended; another one may go on with the present one.
+                message = Failure("UNAVAILABLE", message.message)
             self._call = None
             self._fail(message)
         else:

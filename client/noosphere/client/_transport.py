@@ -142,6 +142,15 @@ class Transport:
             if self._pipeline is not None:
                 self._pipeline.move()
 
+    def renew_token(self) -> bool:
+        """Has calls from here on made with the token as it is now; returns whether that may be another one."""
+        if self._servers is None or self._servers.token is None or not self._servers.token.rotates:
+            return False
+        if self._pipeline is not None:
+            # A stream goes on with the token that it was begun with.
+            self._pipeline.move()
+        return True
+
     def _leave_draining(self) -> None:
         self.leave(self.turn)
 
@@ -294,6 +303,7 @@ class Transport:
         attempts = 0
         tried: dict[str, None] = {}
         told: Failure | None = None
+        renewed = False
         doubt = ticket is not None and ticket.doubtful_since is not None
         while True:
             self.check_open(request_id, doubt=doubt)
@@ -321,6 +331,10 @@ class Transport:
                 if sent > self.renewed_at:
                     self.renewed_at = sent
                 return reply
+            if failure.code == "UNAUTHENTICATED" and not renewed and self.renew_token() and self.clock() < until:
+                # Refused before anything was done.
+                renewed = True
+                continue
             if failure.reason:
                 told = failure
             if is_ambiguous(failure):

@@ -258,3 +258,37 @@ def _queue_beside(store: WorkingStore) -> FactQueue:
 
     assert isinstance(store, RedisStore), "elsewhere the queue is in the data folder"
     return RedisFactQueue.beside(store)
+
+
+@contextlib.asynccontextmanager
+async def open_coordinator(
+    settings: Settings, *, clock: Clock, on_fatal: Callable[[BaseException], None]
+) -> AsyncIterator[Coordinator]:
+    """Opens the coordinator alone, for what is done while no server uses the data folder, or beside those on etcd.
+
+    Args:
+        settings: the configuration.
+        clock: the source of time.
+        on_fatal: called if a disk fails.
+
+    Raises:
+        StartupError: the data folder or etcd cannot be used.
+    """
+    if is_replica(settings):
+        coordinator = await on_etcd(settings, clock)
+        try:
+            yield coordinator
+        finally:
+            await coordinator.close()
+        return
+    try:
+        with DataFolder.lock(settings.data):
+            embedded = await EmbeddedCoordinator.open(
+                settings.data, clock=clock, agent_lease_ms=AGENT_LEASE_MS, on_fatal=on_fatal
+            )
+            try:
+                yield embedded
+            finally:
+                await embedded.close()
+    except DataFolderError as error:
+        raise StartupError(str(error)) from error

@@ -70,6 +70,7 @@ from noosphere.client import (
     Restored,
     RetryPolicy,
     SaidBy,
+    ScopedToken,
     Section,
     Sensitivity,
     ServerInfo,
@@ -786,6 +787,39 @@ class Client(Twin[aio.Client]):
     def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """Returns what the server is."""
         return self._portal.run(self._inner.server_info, timeout=timeout)
+
+    def scoped_token(
+        self,
+        *,
+        agent: str = "",
+        owner: str = "",
+        session: str = "",
+        verbs: Sequence[str] = (),
+        ttl: timedelta | float | None = None,
+        timeout: float | None = None,
+    ) -> ScopedToken:
+        """Makes a token that may do less than this client's credential, for whom less is enough.
+
+        An assistant for many users so never holds more than one of them at a time. It ends with the token that this
+        client has presented.
+
+        Args:
+            agent: the only agent that it may act as; "" for all of this credential's.
+            owner: the only owner of facts for whom it may act, such as ``user/42``; "" for all of this credential's.
+            session: the only session that it may touch; "" for all.
+            verbs: at most these of ``read``, ``write``, ``delete``, ``watch``, ``resolve``, ``admin`` and ``act``; none
+                for all.
+            ttl: how long it is valid, in seconds or as a span, at most 24 h; None for an hour.
+            timeout: the deadline with all retries, in seconds.
+
+        Raises:
+            PermissionDenied: it would be more than this credential may do.
+            FailedPrecondition: the server takes no API tokens (``TOKENS_OFF``).
+            InvalidArgument: an argument is malformed.
+        """
+        return self._portal.run(
+            self._inner.scoped_token, agent=agent, owner=owner, session=session, verbs=verbs, ttl=ttl, timeout=timeout
+        )
 
     def call(
         self, method: Method[Reply], request: Any, *, changes: bool = False, timeout: float | None = None
@@ -4445,6 +4479,9 @@ def connect(
     coalesce: bool = True,
     in_order: bool = False,
     tls: Tls | None = None,
+    token: str | Callable[[], str] | None = None,
+    token_file: str | None = None,
+    allow_insecure: bool = False,
 ) -> AbstractContextManager[Client]:
     """Connects as an agent for the length of a ``with`` block.
 
@@ -4464,8 +4501,13 @@ def connect(
             agent that has one beside it.
         tls: encrypt connections, with these files; None for those that the environment's ``NOOSPHERE_TLS_CA``,
             ``NOOSPHERE_TLS_CLIENT_CERTIFICATE`` and ``NOOSPHERE_TLS_CLIENT_KEY`` name, if it names any.
+        token: says who calls, to servers that ask: an API token or a JSON web token, or a function that returns the
+            present one without waiting. None for the environment's ``NOOSPHERE_TOKEN`` or ``NOOSPHERE_TOKEN_FILE``.
+        token_file: a file with the token instead, read anew when it changes, as those that Kubernetes projects do.
+        allow_insecure: send the token in plain text to another machine; without it that is refused.
 
     Raises:
+        Unauthenticated: the server wants to know who calls, and is not told.
         AgentActive: the agent is connected elsewhere, and ``takeover`` is not set.
         Unavailable: the server cannot be reached within ``timeout``.
         InvalidArgument: an argument is malformed.
@@ -4480,6 +4522,9 @@ def connect(
             coalesce=coalesce,
             in_order=in_order,
             tls=tls,
+            token=token,
+            token_file=token_file,
+            allow_insecure=allow_insecure,
         ),
         Client,
     )

@@ -63,6 +63,18 @@ TlsKeyOption = Annotated[
     Path | None,
     path_option("--tls-key", metavar="FILE", help="Its key. [env: NOOSPHERE_TLS_CLIENT_KEY]"),
 ]
+TokenFileOption = Annotated[
+    Path | None,
+    path_option(
+        "--token-file",
+        metavar="FILE",
+        help="Say who calls by the token in this file. [env: NOOSPHERE_TOKEN_FILE, or the token itself: "
+        "NOOSPHERE_TOKEN]",
+    ),
+]
+AllowInsecureOption = Annotated[
+    bool, typer.Option("--allow-insecure", help="Send the token in plain text to another machine.")
+]
 ConfigOption = Annotated[
     Path | None,
     path_option("--config", metavar="FILE", help="A TOML file with settings. [env: NOOSPHERE_CONFIG]"),
@@ -82,6 +94,8 @@ class Common:
     tls_ca: Path | None = None
     tls_certificate: Path | None = None
     tls_key: Path | None = None
+    token_file: Path | None = None
+    allow_insecure: bool = False
 
 
 def common(
@@ -101,4 +115,6 @@ def common(
         tls_ca=given.tls_ca,
         tls_certificate=given.tls_certificate,
         tls_key=given.tls_key,
+        token_file=given.token_file,
+        allow_insecure=given.allow_insecure,
     )

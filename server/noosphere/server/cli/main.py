@@ -41,9 +41,11 @@ from . import (
     serving,
     session_changes,
     sessions,
+    tokens,
 )
 from .common import (
     AgentOption,
+    AllowInsecureOption,
     Common,
     JsonOption,
     ServerOption,
@@ -51,6 +53,7 @@ from .common import (
     TlsCaOption,
     TlsCertificateOption,
     TlsKeyOption,
+    TokenFileOption,
 )
 from .exits import EXIT_CODES_HELP, CliError, ExitCode, report
 from .two_words import TwoWords
@@ -78,6 +81,7 @@ app.add_typer(coordination.group_app, name="group")
 for group in (facts_changes.app, facts_keeping.app, facts_exchange.app, facts_reindex.app):
     facts.app.add_typer(group)
 app.add_typer(facts.app, name="facts")
+app.add_typer(tokens.app, name="token")
 app.add_typer(audit.app, name="audit")
 app.add_typer(serving.config_app, name="config")
 app.add_typer(certificates.app, name="tls")
@@ -94,8 +98,10 @@ def _root(
     tls_ca: TlsCaOption = None,
     tls_certificate: TlsCertificateOption = None,
     tls_key: TlsKeyOption = None,
+    token_file: TokenFileOption = None,
+    allow_insecure: AllowInsecureOption = False,
 ) -> None:
-    ctx.obj = Common(server, as_json, agent, timeout, tls_ca, tls_certificate, tls_key)
+    ctx.obj = Common(server, as_json, agent, timeout, tls_ca, tls_certificate, tls_key, token_file, allow_insecure)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -7,6 +7,7 @@ import re
 import uuid
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .common import Common
@@ -56,17 +57,22 @@ async def connected(options: Common) -> AsyncIterator[Client]:
     agent = options.agent if options.agent is not None else f"cli/{uuid.uuid4().hex[:12]}"
     files = options.tls_ca, options.tls_certificate, options.tls_key
     tls = None if files == (None, None, None) else Tls(*files)
-    if options.timeout is None:
-        opened = connect(options.server, agent=agent, tls=tls)
-    else:
-        opened = connect(options.server, agent=agent, timeout=options.timeout, tls=tls)
+    opened = partial(
+        connect,
+        options.server,
+        agent=agent,
+        tls=tls,
+        token_file=None if options.token_file is None else str(options.token_file),
+        allow_insecure=options.allow_insecure,
+    )
     async with AsyncExitStack() as stack:
         try:
-            client = await stack.enter_async_context(opened)
+            connecting = opened() if options.timeout is None else opened(timeout=options.timeout)
+            client = await stack.enter_async_context(connecting)
         except InvalidArgument as error:
             # An argument of `connect` is an option of ours; a variable names itself.
             message = error.message if error.message.startswith("NOOSPHERE_") else f"--{error.message}"
-            raise usage(_TLS_FIELD.sub(r"--tls-\1", message)) from None
+            raise usage(_TLS_FIELD.sub(r"--tls-\1", message).replace("token_file", "token-file")) from None
         yield client
 
 

@@ -29,6 +29,8 @@ _OTHER_VARIABLES = frozenset(
         "NOOSPHERE_TLS_CA",
         "NOOSPHERE_TLS_CLIENT_CERTIFICATE",
         "NOOSPHERE_TLS_CLIENT_KEY",
+        "NOOSPHERE_TOKEN",
+        "NOOSPHERE_TOKEN_FILE",
     }
 )
 # Kubernetes sets these in every pod beside a Service named `noosphere`; nobody meant them as configuration.
