@@ -240,10 +240,11 @@ async def serve(
                 *await stack.enter_async_context(traced(settings, own.id)),
                 *observed.steps(settings.slow_call_ms),
                 shedding,
+                # Before authentication: it also tells of those who proved nothing.
+                *stack.enter_context(audited(settings, clock, observed.registry)),
                 *await stack.enter_async_context(authentication(settings, lasting.coordinator, clock, fatal)),
                 authorization,
                 limits_step(settings, clock),
-                *stack.enter_context(audited(settings, clock, observed.registry)),
             )
         )
         server = RpcServer(
