@@ -11,7 +11,15 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints, is_type
 
 from typer.main import get_command
 
-from noosphere.server.cli import backup_shapes, demo_shapes, facts_shapes, session_shapes, shapes, token_shapes
+from noosphere.server.cli import (
+    backup_shapes,
+    demo_shapes,
+    facts_shapes,
+    guarding_shapes,
+    session_shapes,
+    shapes,
+    token_shapes,
+)
 from noosphere.server.cli.exits import EXIT_CODES_HELP
 from noosphere.server.cli.main import app
 from noosphere.server.cli.settings_options import SettingsCommand
@@ -61,7 +69,7 @@ def shape_types() -> list[type]:
     """Returns the types of the JSON documents in the order of their definition."""
     return [
         kind
-        for module in (shapes, backup_shapes, demo_shapes, session_shapes, facts_shapes, token_shapes)
+        for module in (shapes, backup_shapes, demo_shapes, session_shapes, facts_shapes, guarding_shapes, token_shapes)
         for kind in vars(module).values()
         if is_typeddict(kind) and kind.__module__ == module.__name__
     ]

@@ -11,7 +11,7 @@ from tests.support.cli import SECONDS_MAX, Cli, holds
 from tests.support.process import NOOSPHERE, ServerProcess
 
 from noosphere.client import connect
-from noosphere.server.cli import shapes
+from noosphere.server.cli import guarding_shapes as shapes
 
 
 async def test_calls_by_themselves_and_in_pipelines_are_noted_without_their_values(tmp_path: Path) -> None:

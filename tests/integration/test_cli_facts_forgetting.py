@@ -12,6 +12,7 @@ from tests.support.process import ServerProcess
 
 from noosphere.client import Candidate
 from noosphere.server.cli import facts_shapes as shapes
+from noosphere.server.cli.guarding_shapes import OwnerErasedShape
 
 CLAIMS = ("Anna prefers metric units", "Anna owns a cat")
 
@@ -58,3 +59,17 @@ def test_all_of_an_owner_or_of_a_producer_is_forgotten(cli: Cli, user: str) -> N
     rest = cli.ok("facts", "forget", "--all", "--owner", user, "--yes", "--json").json
     assert len(rest["facts"]) == 1
     assert cli.ok("facts", "list", user).text == "no facts\n"
+
+
+def test_an_owner_is_erased_once_it_is_said_so(cli: Cli, user: str) -> None:
+    asked, planned = cli.run_all(["owner", "erase", user], ["owner", "erase", user, "--dry-run", "--json"])
+    assert (asked.code, "give --yes" in asked.error) == (2, True)
+    holds(OwnerErasedShape, planned.json)
+    assert (len(planned.json["facts"]), planned.json["dry_run"]) == (2, True)
+    assert len(listed(cli, user)) == 2
+    done = cli.ok("owner", "erase", user, "--yes")
+    assert done.lines[0] == "0 sessions erased"
+    assert "2 facts erased" in done.lines
+    assert any(line.startswith("may still be there: backups") for line in done.lines)
+    assert listed(cli, user) == {}
+    assert cli.run("--agent", "planner", "owner", "erase", user, "--yes").error.startswith("PERMISSION_DENIED: ")

@@ -143,7 +143,7 @@ class LocalServer:
             AdminRpc(engine.memory, self.clock, dumper=engine.dumper),
             SessionRpc(engine.sessions, engine.transitions),
             ContextRpc(engine.contexts),
-            FactRpc(engine.facts),
+            FactRpc(engine.facts, engine.owners),
             CoordinationRpc(engine.coordination),
         )
 

@@ -32,6 +32,7 @@ def test_the_promised_commands_exist() -> None:
         *(
             "",
             "serve",
+            "owner erase",
             "audit show",
             "audit tail",
             "get",

@@ -1433,6 +1433,88 @@ class ForgetFactsResponse(_message.Message):
 Global___ForgetFactsResponse: _TypeAlias = ForgetFactsResponse  # noqa: Y015
 
 @_typing.final
+class EraseOwnerRequest(_message.Message):
+    """Request of EraseOwner."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OWNER_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
+    owner: _builtins.str
+    """Who: `user/<id>`, `agent/<id>` or `shared/<name>`. Sessions are an agent's if it has opened them, and anybody else's
+    if their label `facts_owner` says so; forks go with what they were forked from.
+    """
+    dry_run: _builtins.bool
+    """Only tell what would be erased."""
+    @_builtins.property
+    def call(self) -> _types_pb2.CallContext:
+        """Who calls."""
+
+    def __init__(
+        self,
+        *,
+        owner: _builtins.str = ...,
+        dry_run: _builtins.bool = ...,
+        call: _types_pb2.CallContext | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "dry_run", b"dry_run", "owner", b"owner"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EraseOwnerRequest: _TypeAlias = EraseOwnerRequest  # noqa: Y015
+
+@_typing.final
+class EraseOwnerResponse(_message.Message):
+    """Response of EraseOwner."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_IDS_FIELD_NUMBER: _builtins.int
+    FACT_IDS_FIELD_NUMBER: _builtins.int
+    NAMESPACES_FIELD_NUMBER: _builtins.int
+    PLACES_FIELD_NUMBER: _builtins.int
+    REMAINING_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def session_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The sessions that were erased, at most 1,000 ids."""
+
+    @_builtins.property
+    def fact_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The facts that were erased, at most 1,000 ids."""
+
+    @_builtins.property
+    def namespaces(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The private namespaces that were erased."""
+
+    @_builtins.property
+    def places(self) -> _containers.RepeatedCompositeFieldContainer[Global___ForgetPlace]:
+        """What was removed where: as in ForgetFacts, and `sessions`, `session_records`, `namespaces`, `namespace_records`."""
+
+    @_builtins.property
+    def remaining(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What may still hold something, for people: e.g. backups made before."""
+
+    def __init__(
+        self,
+        *,
+        session_ids: _abc.Iterable[_builtins.str] | None = ...,
+        fact_ids: _abc.Iterable[_builtins.str] | None = ...,
+        namespaces: _abc.Iterable[_builtins.str] | None = ...,
+        places: _abc.Iterable[Global___ForgetPlace] | None = ...,
+        remaining: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fact_ids", b"fact_ids", "namespaces", b"namespaces", "places", b"places", "remaining", b"remaining", "session_ids", b"session_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EraseOwnerResponse: _TypeAlias = EraseOwnerResponse  # noqa: Y015
+
+@_typing.final
 class ExplainFactRequest(_message.Message):
     """Request of ExplainFact."""
 

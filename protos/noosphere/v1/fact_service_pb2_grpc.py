@@ -90,6 +90,11 @@ class FactServiceStub(object):
                 request_serializer=noosphere_dot_v1_dot_fact__service__pb2.ForgetFactsRequest.SerializeToString,
                 response_deserializer=noosphere_dot_v1_dot_fact__service__pb2.ForgetFactsResponse.FromString,
                 _registered_method=True)
+        self.EraseOwner = channel.unary_unary(
+                '/noosphere.v1.FactService/EraseOwner',
+                request_serializer=noosphere_dot_v1_dot_fact__service__pb2.EraseOwnerRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_fact__service__pb2.EraseOwnerResponse.FromString,
+                _registered_method=True)
         self.ExplainFact = channel.unary_unary(
                 '/noosphere.v1.FactService/ExplainFact',
                 request_serializer=noosphere_dot_v1_dot_fact__service__pb2.ExplainFactRequest.SerializeToString,
@@ -208,6 +213,17 @@ class FactServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def EraseOwner(self, request, context):
+        """Erases an owner for good: its facts and candidates in every scope, what they rest on, its sessions with everything
+        in them, and, of an agent, its private namespace. Then no byte of it is in any file of the engines. Calling again
+        is safe, and finishes what was cut off. For administrators, the agent itself, and those who may act for the owner.
+        RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, if too many owners are being erased. ABORTED: CONTENTION; UNAVAILABLE:
+        ENGINE_UNAVAILABLE: what was begun goes on by itself.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ExplainFact(self, request, context):
         """Tells the whole path of a fact from its evidence to its rank.
         """
@@ -309,6 +325,11 @@ def add_FactServiceServicer_to_server(servicer, server):
                     servicer.ForgetFacts,
                     request_deserializer=noosphere_dot_v1_dot_fact__service__pb2.ForgetFactsRequest.FromString,
                     response_serializer=noosphere_dot_v1_dot_fact__service__pb2.ForgetFactsResponse.SerializeToString,
+            ),
+            'EraseOwner': grpc.unary_unary_rpc_method_handler(
+                    servicer.EraseOwner,
+                    request_deserializer=noosphere_dot_v1_dot_fact__service__pb2.EraseOwnerRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_fact__service__pb2.EraseOwnerResponse.SerializeToString,
             ),
             'ExplainFact': grpc.unary_unary_rpc_method_handler(
                     servicer.ExplainFact,
@@ -622,6 +643,33 @@ class FactService(object):
             '/noosphere.v1.FactService/ForgetFacts',
             noosphere_dot_v1_dot_fact__service__pb2.ForgetFactsRequest.SerializeToString,
             noosphere_dot_v1_dot_fact__service__pb2.ForgetFactsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EraseOwner(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.FactService/EraseOwner',
+            noosphere_dot_v1_dot_fact__service__pb2.EraseOwnerRequest.SerializeToString,
+            noosphere_dot_v1_dot_fact__service__pb2.EraseOwnerResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -63,6 +63,13 @@ class FactServiceStub:
     """Removes facts from store, indexes, caches, queue and summaries, redacts their sources, and blocks their learning
     from the same evidence.
     """
+    EraseOwner: _grpc.UnaryUnaryMultiCallable[_fact_service_pb2.EraseOwnerRequest, _fact_service_pb2.EraseOwnerResponse]
+    """Erases an owner for good: its facts and candidates in every scope, what they rest on, its sessions with everything
+    in them, and, of an agent, its private namespace. Then no byte of it is in any file of the engines. Calling again
+    is safe, and finishes what was cut off. For administrators, the agent itself, and those who may act for the owner.
+    RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, if too many owners are being erased. ABORTED: CONTENTION; UNAVAILABLE:
+    ENGINE_UNAVAILABLE: what was begun goes on by itself.
+    """
     ExplainFact: _grpc.UnaryUnaryMultiCallable[_fact_service_pb2.ExplainFactRequest, _fact_service_pb2.ExplainFactResponse]
     """Tells the whole path of a fact from its evidence to its rank."""
     ExtractFacts: _grpc.UnaryUnaryMultiCallable[_fact_service_pb2.ExtractFactsRequest, _fact_service_pb2.ExtractFactsResponse]
@@ -112,6 +119,13 @@ class FactServiceAsyncStub(FactServiceStub):
     ForgetFacts: _aio.UnaryUnaryMultiCallable[_fact_service_pb2.ForgetFactsRequest, _fact_service_pb2.ForgetFactsResponse]  # type: ignore[assignment]
     """Removes facts from store, indexes, caches, queue and summaries, redacts their sources, and blocks their learning
     from the same evidence.
+    """
+    EraseOwner: _aio.UnaryUnaryMultiCallable[_fact_service_pb2.EraseOwnerRequest, _fact_service_pb2.EraseOwnerResponse]  # type: ignore[assignment]
+    """Erases an owner for good: its facts and candidates in every scope, what they rest on, its sessions with everything
+    in them, and, of an agent, its private namespace. Then no byte of it is in any file of the engines. Calling again
+    is safe, and finishes what was cut off. For administrators, the agent itself, and those who may act for the owner.
+    RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, if too many owners are being erased. ABORTED: CONTENTION; UNAVAILABLE:
+    ENGINE_UNAVAILABLE: what was begun goes on by itself.
     """
     ExplainFact: _aio.UnaryUnaryMultiCallable[_fact_service_pb2.ExplainFactRequest, _fact_service_pb2.ExplainFactResponse]  # type: ignore[assignment]
     """Tells the whole path of a fact from its evidence to its rank."""
@@ -219,6 +233,19 @@ class FactServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_fact_service_pb2.ForgetFactsResponse, _abc.Awaitable[_fact_service_pb2.ForgetFactsResponse]]:
         """Removes facts from store, indexes, caches, queue and summaries, redacts their sources, and blocks their learning
         from the same evidence.
+        """
+
+    @_abc_1.abstractmethod
+    def EraseOwner(
+        self,
+        request: _fact_service_pb2.EraseOwnerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_fact_service_pb2.EraseOwnerResponse, _abc.Awaitable[_fact_service_pb2.EraseOwnerResponse]]:
+        """Erases an owner for good: its facts and candidates in every scope, what they rest on, its sessions with everything
+        in them, and, of an agent, its private namespace. Then no byte of it is in any file of the engines. Calling again
+        is safe, and finishes what was cut off. For administrators, the agent itself, and those who may act for the owner.
+        RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, if too many owners are being erased. ABORTED: CONTENTION; UNAVAILABLE:
+        ENGINE_UNAVAILABLE: what was begun goes on by itself.
         """
 
     @_abc_1.abstractmethod

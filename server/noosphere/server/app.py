@@ -358,7 +358,7 @@ def _faces(
         ),
         SessionRpc(engine.sessions, engine.transitions),
         ContextRpc(engine.contexts),
-        FactRpc(engine.facts),
+        FactRpc(engine.facts, engine.owners),
         CoordinationRpc(engine.coordination, settings.watch_stall_seconds),
     )
 

@@ -28,6 +28,7 @@ from .memory.codec import forget_decoded
 from .memory.foreground import Foreground
 from .memory.types import Call
 from .models import Models
+from .owners import OwnerEraser
 from .ports.metrics import SessionMetrics
 from .ports.runtime import Clock, system_random
 from .ports.store import WorkingStore
@@ -51,6 +52,7 @@ class Engine(NamedTuple):
     contexts: ContextService
     facts: Facts
     coordination: Coordination
+    owners: OwnerEraser
     store: WorkingStore
     dumper: Dumper
 
@@ -160,6 +162,19 @@ async def open_services(
             ),
             cache_drops=cache_drops,
         )
+        owners = OwnerEraser(
+            scribe,
+            facts.ledger,
+            facts.forgetting,
+            clock,
+            forget=(
+                lambda _: memory.watches.forget_decoded(),
+                lambda _: forget_shown(),
+                watch.forget,
+                lambda session_id: contexts.forget(session_id),
+            ),
+            cache_drops=cache_drops,
+        )
         contexts = ContextService(
             scribe,
             tokenizers=models.tokenizers,
@@ -185,6 +200,7 @@ async def open_services(
             asyncio.create_task(leads.do(memory.upkeep.run), name="noosphere-upkeep"),
             asyncio.create_task(leads.do(sessions.upkeep.run), name="noosphere-session-upkeep"),
             asyncio.create_task(leads.do(facts.upkeep.run), name="noosphere-fact-upkeep"),
+            asyncio.create_task(leads.do(owners.run), name="noosphere-erasures"),
         )
         if drivers.shared:
             tasks = (
@@ -200,7 +216,7 @@ async def open_services(
         coordination = Coordination.build(memory.core, memory.signals)
         transitions = Transitions(watch, notes, controller, HealthReporter(scribe, notes))
         dumper = Dumper(drivers.store, drivers.coordinator, drivers.fact_store, drivers.fact_queue, clock, __version__)
-        yield Engine(memory, sessions, transitions, contexts, facts, coordination, drivers.store, dumper)
+        yield Engine(memory, sessions, transitions, contexts, facts, coordination, owners, drivers.store, dumper)
 
 
 class _Watched:

@@ -84,7 +84,7 @@ async def life(
                 AdminRpc(engine.memory, clock, dumper=engine.dumper),
                 ObservedSessions(engine.sessions, engine.transitions, clock.calls, plan),
                 ObservedContexts(engine.contexts, clock.calls, plan),
-                ObservedFacts(engine.facts, clock.calls, plan),
+                ObservedFacts(engine.facts, engine.owners, clock.calls, plan),
                 ObservedCoordination(engine.coordination, clock.calls, plan, streams),
             )
         )

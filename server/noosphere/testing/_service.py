@@ -14,6 +14,7 @@ from noosphere.server.context.service import ContextService
 from noosphere.server.coordination import Coordination
 from noosphere.server.facts.service import Facts
 from noosphere.server.memory import Memory
+from noosphere.server.owners import OwnerEraser
 from noosphere.server.rpc.calls import Context, certain, streaming, unary
 from noosphere.server.rpc.context import ContextRpc
 from noosphere.server.rpc.coordination import CoordinationRpc
@@ -72,8 +73,8 @@ class ObservedContexts(ContextRpc):
 class ObservedFacts(FactRpc):
     """FactService as it is served to tests."""
 
-    def __init__(self, facts: Facts, calls: Calls, plan: Plan) -> None:
-        super().__init__(facts)
+    def __init__(self, facts: Facts, owners: OwnerEraser, calls: Calls, plan: Plan) -> None:
+        super().__init__(facts, owners)
         self.calls = calls
         self.plan = plan
 

@@ -19,7 +19,7 @@ from .output import print_json, print_line
 if TYPE_CHECKING:
     from noosphere.server.security.audit import Entry
 
-    from .shapes import AuditShape
+    from .guarding_shapes import AuditShape
 
 app = typer.Typer(help="The audit log: who read or wrote what, on this machine.")
 

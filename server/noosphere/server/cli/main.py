@@ -36,6 +36,7 @@ from . import (
     facts_keeping,
     facts_reindex,
     namespaces,
+    owners,
     records,
     rules,
     serving,
@@ -82,6 +83,7 @@ for group in (facts_changes.app, facts_keeping.app, facts_exchange.app, facts_re
     facts.app.add_typer(group)
 app.add_typer(facts.app, name="facts")
 app.add_typer(tokens.app, name="token")
+app.add_typer(owners.app, name="owner")
 app.add_typer(audit.app, name="audit")
 app.add_typer(serving.config_app, name="config")
 app.add_typer(certificates.app, name="tls")

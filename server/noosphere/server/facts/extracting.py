@@ -44,7 +44,7 @@ from .ledger import (
 )
 from .lines import Lines
 from .scopes import IdKind, make_id
-from .suppression import EXTRACTOR, evidence_key, secret_of
+from .suppression import EXTRACTOR, evidence_key, owner_key, secret_of
 from .trust import EXTERNAL_TRUST
 from .types import Candidate, Channel, Evidence, MemoryType
 from .workers import ATTEMPTS_MAX, Retry
@@ -214,7 +214,7 @@ class Extracting:
     async def _extract(self, work: ExtractionWork, sources: Sequence[Source]) -> Outcome:
         """Extracts from some sources and submits what they claim."""
         teaching = {one.reference: one for one in sources if not one.recalled and one.text.strip()}
-        forgotten = await self._forgotten(work, tuple(teaching))
+        forgotten = await self._forgotten(work, teaching)
         left = {
             reference: source
             for reference, source in teaching.items()
@@ -224,23 +224,31 @@ class Extracting:
         for batch in _batches(tuple(left.values())):
             found = await self._extractor.extract(batch, work.owner)
             # It took its time, and what it read may have been forgotten meanwhile.
-            forgotten = await self._forgotten(work, tuple({claim.reference for claim in found.claims}))
+            named = {claim.reference for claim in found.claims}
+            forgotten = await self._forgotten(work, {one: left[one] for one in named if one in left})
             claims = [claim for claim in found.claims if claim.reference not in forgotten]
             ids = await self._submit(work, claims, left)
             outcome = outcome.plus(Outcome(ids, found.model_tokens))
         return outcome
 
-    async def _forgotten(self, work: ExtractionWork, references: Sequence[str]) -> frozenset[str]:
-        """Returns the references on which something rested that was forgotten."""
-        if not references:
+    async def _forgotten(self, work: ExtractionWork, sources: Mapping[str, Source]) -> frozenset[str]:
+        """Returns the references on which something rested that was forgotten, or that an owner said before it was."""
+        if not sources:
             return frozenset()
         page = await self._ledger.read(work.scope, (SECRET,), accepted=True)
         secret = secret_of(page)
         if not secret:
             return frozenset()
-        keys = {reference: evidence_key(secret, work.owner, reference) for reference in references}
-        page = await self._ledger.read(work.scope, keys.values(), accepted=True)
-        return frozenset(reference for reference, key in keys.items() if page.get(key, Suppression) is not None)
+        keys = {reference: evidence_key(secret, work.owner, reference) for reference in sources}
+        everything = owner_key(secret, work.owner)
+        page = await self._ledger.read(work.scope, (everything, *keys.values()), accepted=True)
+        owner = page.get(everything, Suppression)
+        until_ms = -1 if owner is None else owner.time_ms
+        return frozenset(
+            reference
+            for reference, key in keys.items()
+            if sources[reference].time_ms <= until_ms or page.get(key, Suppression) is not None
+        )
 
     async def _submit(
         self, work: ExtractionWork, claims: Sequence[ExtractedClaim], sources: Mapping[str, Source]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -23,13 +22,14 @@ from ..memory.cache_drops import CacheDrops
 from ..memory.core import Core
 from ..memory.types import Call
 from ..ports.factqueue import FactQueue
-from ..ports.factstore import FactContent, FactKey, FactStore
+from ..ports.factstore import NO_STORE, FactContent, FactKey, FactStore
 from ..ports.grants import Verb
 from ..ports.sources import SOURCES_MAX, Redaction
 from ..ports.store import Mutation
 from .candidate_jobs import candidate_in
 from .compressing import FACT_REFERENCE
 from .contents import content_key
+from .forgot import BACKUPS, Forgot
 from .ledger import (
     ATTEMPTS_MAX,
     FORGOTTEN,
@@ -49,9 +49,10 @@ from .ledger import (
 from .removing import Removal
 from .requests import request_digest, reused
 from .scopes import IdKind, check_scope, make_id, require_write, scope_of, scope_or_own
-from .selecting import Selected, Wanted, select
+from .selecting import FOUND_MAX, Selected, Wanted, select
 from .sources import rests_on
 from .suppression import SECRET_BYTES, evidence_key, owner_key, producer_key
+from .sweeping import Sweeper
 from .types import Decision, FactState
 from .unlearning import (
     Forgotten,
@@ -66,22 +67,8 @@ from .waiting import WaitingWork
 
 log = structlog.get_logger(__name__)
 
-BACKUPS = "backups of the data folder that were made before"
 IDS_MAX = 1_000
-
-
-class Forgot(NamedTuple):
-    """What was forgotten, or would be.
-
-    Attributes:
-        fact_ids: the facts, at most 1,000.
-        places: how many entries were removed or overwritten, by place.
-        remaining: what may still hold it, in words.
-    """
-
-    fact_ids: tuple[str, ...]
-    places: tuple[tuple[str, int], ...]
-    remaining: tuple[str, ...]
+CALLS_MAX = 1_000
 
 
 class _Answer(msgspec.Struct, frozen=True, array_like=True):
@@ -157,24 +144,8 @@ class Forgetting:
             selected = await self._select(one, wanted)
             for note in (*selected.facts, *selected.summaries):
                 require_write(self._core, call, one, note.owner, Verb.DELETE)
-            if dry_run:
-                whole = [note.id for note in selected.facts if wanted.is_whole(note)]
-                whole += [note.id for note in selected.summaries]
-                ids += whole
-                places["facts"] += len(whole)
-                places["candidates"] += len(selected.held)
-                places["queue"] += len(await self._waiting.meant(one, wanted))
-                places["sources"] += sum(
-                    sum(map(wanted.is_of, note.sources)) for note in selected.facts if not wanted.is_whole(note)
-                )
-                continue
-            if not wanted.fact_id:
-                await self._forget_waiting(one, wanted, places)
-                # What was being decided meanwhile is a fact now, or never will be.
-                selected = await self._select(one, wanted)
-            gone, counted, left = await self._forget_in(one, wanted, selected)
+            gone, left = await self._in_scope(one, wanted, selected, places, dry_run=dry_run)
             ids += gone
-            places.update(counted)
             remaining += left
         forgot = Forgot(tuple(ids[:IDS_MAX]), tuple(sorted((+places).items())), tuple(dict.fromkeys(remaining)))
         if key:
@@ -186,6 +157,65 @@ class Forgetting:
                 ],
             )
         return forgot
+
+    async def of_owner(self, owner: str, scope: str, *, dry_run: bool) -> Forgot:
+        """Forgets everything of an owner in a scope; whoever calls this has checked who asks for it.
+
+        Without a fact store there are no facts: what waits to become one is forgotten.
+
+        Raises:
+            Refusal: CONTENTION, ENGINE_UNAVAILABLE; to be called again.
+        """
+        wanted = Wanted(all=True, owner=owner)
+        places: Counter[str] = Counter()
+        ids: list[str] = []
+        remaining: list[str] = []
+        if self._store.engine == NO_STORE:
+            if dry_run:
+                places["queue"] += len(await self._waiting.meant(scope, wanted))
+            else:
+                await self._forget_waiting(scope, wanted, places)
+            return Forgot((), tuple(sorted((+places).items())), ())
+        for _ in range(CALLS_MAX):
+            selected = await self._select(scope, wanted)
+            gone, left = await self._in_scope(scope, wanted, selected, places, dry_run=dry_run)
+            ids += gone
+            remaining += left
+            # One round is about so many at most.
+            if dry_run or max(len(selected.facts), len(selected.held)) < FOUND_MAX:
+                break
+        return Forgot(tuple(ids), tuple(sorted((+places).items())), tuple(dict.fromkeys(remaining)))
+
+    async def sweep(self, scope: str) -> None:
+        """Has what finished work of a scope said overwritten where the queue's file still has it."""
+        await self._waiting.erase_finished((make_id(scope, digest("nobody"), IdKind.CANDIDATE),))
+
+    async def _in_scope(
+        self, scope: str, wanted: Wanted, selected: Selected, places: Counter[str], *, dry_run: bool
+    ) -> tuple[list[str], tuple[str, ...]]:
+        """Forgets in one scope; returns the facts, and what may still hold them. Counts by place."""
+        if dry_run:
+            whole = [note.id for note in selected.facts if wanted.is_whole(note)]
+            whole += [note.id for note in selected.summaries]
+            places["facts"] += len(whole)
+            places["candidates"] += len(selected.held)
+            places["queue"] += len(await self._waiting.meant(scope, wanted))
+            places["sources"] += sum(
+                sum(map(wanted.is_of, note.sources)) for note in selected.facts if not wanted.is_whole(note)
+            )
+            return whole, ()
+        before_ms = self._ledger.now_ms
+        if not wanted.fact_id:
+            await self._forget_waiting(scope, wanted, places)
+            # What was being decided meanwhile is a fact now, or never will be.
+            selected = await self._select(scope, wanted)
+        gone, counted, left = await self._forget_in(scope, wanted, selected)
+        places.update(counted)
+        if wanted.all:
+            # Words of decisions that somebody was faster than; none of them can be committed any more.
+            orphans = await Sweeper(self._ledger, self._store).of_owner(scope, wanted.owner, before_ms)
+            places["index"] += await self._removal.drop(orphans) if orphans else 0
+        return gone, left
 
     async def resume(self, scope: str) -> int:
         """Goes on with what a crash interrupted; returns how many facts that was about."""
@@ -265,7 +295,7 @@ class Forgetting:
         await self._waiting.drop(scope, jobs)
         if not jobs and wanted.owner:
             # What extractions and decisions have read may stand in the queue's file, even if nothing came of it.
-            await self._waiting.erase_finished((make_id(scope, digest("nobody"), IdKind.CANDIDATE),))
+            await self.sweep(scope)
         places["queue"] += len(jobs)
 
     async def _forget_in(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..ports.factqueue import BATCH_MAX as JOBS_MAX
@@ -39,25 +39,43 @@ class Sweeper:
 
     async def find(self, scope: str) -> Swept:
         """Finds orphans of a scope; they stay orphans, since the number of a content is never used twice."""
-        keys = await self._orphans(scope, held=False)
-        keys += await self._orphans(HELD + scope, held=True)
+        is_meant = self._is_old
+        keys = await self._orphans(scope, is_meant, held=False)
+        keys += await self._orphans(HELD + scope, is_meant, held=True)
         explanation = "Nobody refers to these words."
         return Swept(tuple(keys), tuple(Change(key.fact_id, "sweep", explanation) for key in keys))
+
+    async def of_owner(self, scope: str, owner: str, until_ms: int) -> list[FactKey]:
+        """Finds an owner's orphans in a scope, however young.
+
+        Args:
+            scope: where.
+            owner: whose.
+            until_ms: a store time. What was decided before must not be committed any more, or it is no orphan for good.
+        """
+
+        def is_meant(content: FactContent) -> bool:
+            return content.owner == owner and content.recorded_ms <= until_ms
+
+        keys = await self._orphans(scope, is_meant, held=False)
+        return keys + await self._orphans(HELD + scope, is_meant, held=True)
 
     async def remove(self, swept: Swept) -> None:
         """Removes them."""
         for start in range(0, len(swept.keys), BATCH_MAX):
             await self._store.remove(swept.keys[start : start + BATCH_MAX])
 
-    async def _orphans(self, place: str, *, held: bool) -> list[FactKey]:
+    async def _orphans(self, place: str, is_meant: Callable[[FactContent], bool], *, held: bool) -> list[FactKey]:
         found: list[FactKey] = []
         async for part in versions_by_parts(self._store, place):
-            found += await self._unnamed(place, part, held=held)
+            found += await self._unnamed(place, part, is_meant, held=held)
             if len(found) >= SWEPT_MAX:
                 break
         return found
 
-    async def _unnamed(self, place: str, keys: Sequence[FactKey], *, held: bool) -> list[FactKey]:
+    async def _unnamed(
+        self, place: str, keys: Sequence[FactKey], is_meant: Callable[[FactContent], bool], *, held: bool
+    ) -> list[FactKey]:
         scope = place.removeprefix(HELD) if held else place
         names = candidate_key if held else fact_key
         page = await self._ledger.read(scope, {names(key.fact_id) for key in keys})
@@ -73,9 +91,7 @@ class Sweeper:
                 doubtful.append(key)
         contents = await self._store.read(doubtful) if doubtful else ()
         return [
-            key
-            for key, content in zip(doubtful, contents, strict=True)
-            if content is not None and self._is_old(content)
+            key for key, content in zip(doubtful, contents, strict=True) if content is not None and is_meant(content)
         ]
 
     def _is_old(self, content: FactContent) -> bool:

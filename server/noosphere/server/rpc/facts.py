@@ -14,6 +14,7 @@ from ..facts.scopes import NAMESPACES, check_scope, require_read, require_write
 from ..facts.service import Facts
 from ..memory.admission import require_writer
 from ..memory.types import Call
+from ..owners import OwnerEraser
 from ..ports.grants import Verb
 from . import decode, encode
 from . import fact_shapes as shapes
@@ -24,10 +25,11 @@ RESUME_BYTES_MAX = 256
 
 
 class FactRpc(FactServiceServicer):
-    """The gRPC face of long-term facts."""
+    """The gRPC face of long-term facts, and of what is erased with them."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, owners: OwnerEraser) -> None:
         self._facts = facts
+        self._owners = owners
 
     @unary
     async def SubmitCandidates(
@@ -147,6 +149,18 @@ class FactRpc(FactServiceServicer):
         )
         return pb.ForgetFactsResponse(
             fact_ids=done.fact_ids,
+            places=[pb.ForgetPlace(place=place, count=count) for place, count in done.places],
+            remaining=done.remaining,
+        )
+
+    @unary
+    async def EraseOwner(self, request: pb.EraseOwnerRequest, context: Context) -> pb.EraseOwnerResponse:
+        """See the proto."""
+        done = await self._owners.erase(decode.call(request.call), request.owner, dry_run=request.dry_run)
+        return pb.EraseOwnerResponse(
+            session_ids=done.session_ids,
+            fact_ids=done.fact_ids,
+            namespaces=done.namespaces,
             places=[pb.ForgetPlace(place=place, count=count) for place, count in done.places],
             remaining=done.remaining,
         )

@@ -326,6 +326,7 @@ RULES: Mapping[str, Rule] = {
             "ListFacts": _fact_scope(READ),
             "ListFactHistory": _SCOPE_OF_ID,
             "ForgetFacts": _SCOPE_AND_OWNER,
+            "EraseOwner": InService("for administrators, the agent itself, and credentials that may act for the owner"),
             "ExplainFact": _SCOPE_OF_ID,
             "ExtractFacts": _SCOPE_AND_OWNER,
             "GetExtractionJob": _SCOPE_OF_ID,
