@@ -29,15 +29,20 @@ needs_etcd = pytest.mark.engine(program=PROGRAM, reason=REASON)
 class EtcdProcess:
     """One etcd of a single member on one folder. Not started by construction.
 
+    Args:
+        folder: where its files go.
+        settings: further settings, as its options are called.
+
     Attributes:
         endpoint: where it listens for clients, the same one over restarts.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **settings: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.endpoint = f"127.0.0.1:{free_port()}"
         self._peer = f"127.0.0.1:{free_port()}"
+        self.settings = settings
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -45,7 +50,7 @@ class EtcdProcess:
         assert PROGRAM is not None, "a test that starts one is marked `needs_etcd`"
         with (self.folder / "etcd.log").open("ab") as log:
             self.process = subprocess.Popen(
-                etcd_command(self.endpoint, self._peer, self.folder),
+                etcd_command(self.endpoint, self._peer, self.folder, self.settings),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -56,8 +61,8 @@ class EtcdProcess:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError((self.folder / "etcd.log").read_text())
             time.sleep(0.005)
-        # It answers once it has elected itself.
-        self.leases(seconds=deadline - time.monotonic())
+        # It answers once it has elected itself, also those who are no user of it.
+        self.ask("Maintenance/Status", b"", deadline - time.monotonic())
 
     def kill(self) -> None:
         """Ends it without warning."""
@@ -78,23 +83,23 @@ class EtcdProcess:
     def leases(self, seconds: float = START_SECONDS_MAX) -> set[int]:
         """Returns the ids of all leases that have not lapsed."""
         request, reply = wire.LeaseLeasesRequest(), wire.LeaseLeasesResponse
-        answer = self._ask("Lease/LeaseLeases", request.SerializeToString(), seconds)
+        answer = self.ask("Lease/LeaseLeases", request.SerializeToString(), seconds)
         return {lease.id for lease in reply.FromString(answer).leases}
 
     def lapse(self, lease: int) -> None:
         """Ends a lease as etcd does when its time is over."""
-        self._ask("Lease/LeaseRevoke", wire.LeaseRevokeRequest(id=lease).SerializeToString())
+        self.ask("Lease/LeaseRevoke", wire.LeaseRevokeRequest(id=lease).SerializeToString())
 
     def kvs(self, prefix: str) -> list[wire.KeyValue]:
         """Returns everything under a prefix, which must not be empty."""
         start = prefix.encode()
         request = wire.RangeRequest(key=start, range_end=start[:-1] + bytes((start[-1] + 1,)))
-        return list(wire.RangeResponse.FromString(self._ask("KV/Range", request.SerializeToString())).kvs)
+        return list(wire.RangeResponse.FromString(self.ask("KV/Range", request.SerializeToString())).kvs)
 
     def put(self, key: str, value: bytes) -> int:
         """Writes a key past everybody; returns the revision."""
         request = wire.PutRequest(key=key.encode(), value=value)
-        return wire.PutResponse.FromString(self._ask("KV/Put", request.SerializeToString())).header.revision
+        return wire.PutResponse.FromString(self.ask("KV/Put", request.SerializeToString())).header.revision
 
     def compact(self, revision: int) -> None:
         """Forgets what was before a revision. A message of one number is two parts: its tag and the number."""
@@ -102,7 +107,7 @@ class EtcdProcess:
         while rest > 0x7F:
             number.append(rest & 0x7F | 0x80)
             rest >>= 7
-        self._ask("KV/Compact", bytes((0x08, *number, rest)))
+        self.ask("KV/Compact", bytes((0x08, *number, rest)))
 
     def _listens(self) -> bool:
         host, _, port = self.endpoint.partition(":")
@@ -112,7 +117,8 @@ class EtcdProcess:
             return False
         return True
 
-    def _ask(self, method: str, request: bytes, seconds: float = START_SECONDS_MAX) -> bytes:
+    def ask(self, method: str, request: bytes, seconds: float = START_SECONDS_MAX) -> bytes:
+        """Calls a method without saying who is calling; both messages as bytes."""
         with grpc.insecure_channel(self.endpoint) as channel:
             call: Any = channel.unary_unary(f"/etcdserverpb.{method}")
             answer: bytes = call(request, timeout=seconds, wait_for_ready=True)

@@ -265,3 +265,33 @@ def test_files_of_tls_go_together(flags: dict[str, str], problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(flags=flags)
     assert str(caught.value).startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        ({"redis_tls_ca": "a"}, "--redis-tls-ca: redis_tls_ca is of no use without urls that begin with rediss://"),
+        (
+            {"redis_urls": "rediss://h", "redis_tls_key": "k"},
+            "--redis-tls-key: redis_tls_key is of no use without redis_",
+        ),
+        ({"etcd_tls_ca": "a"}, "--etcd-tls-ca: etcd_tls_ca is of no use without etcd_endpoints"),
+        ({"etcd_username": "u"}, "--etcd-username: etcd_username is of no use without etcd_endpoints"),
+    ],
+)
+def test_what_protects_engines_needs_them(flags: dict[str, str], problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(flags=flags)
+    assert str(caught.value).startswith(problem)
+
+
+def test_a_password_of_etcd_is_not_repeated(tmp_path: Path) -> None:
+    engines = 'redis_urls = "redis://h"\netcd_endpoints = "h:1"\n'
+    file = _file(tmp_path, f'{engines}etcd_password = "canary"\n')
+    with pytest.raises(ConfigError) as caught:
+        load(file)
+    assert (
+        str(caught.value) == f"{file}: etcd_password: etcd_username and etcd_password are given together, or not at all"
+    )
+    file = _file(tmp_path, f'{engines}etcd_username = "u"\netcd_password = "canary"\n')
+    assert "canary" not in repr(load(file).settings)

@@ -8,9 +8,9 @@ from noosphere.server.ports.coordinator import EpochRecord
 from noosphere.server.storage.redis.record import History, Members
 from noosphere.server.storage.redis.slots import SLOTS, ClusterView, Shard, slot_of, view_from
 from noosphere.server.storage.redis.survey import NODES_MAX
-from noosphere.server.storage.redis.wire import Address, Reply
+from noosphere.server.storage.redis.wire import Address, Reply, Trust
 
-HERE = Address("seed", 7000, 0, "user", "secret", True)
+HERE = Address("seed", 7000, 0, "user", "secret", Trust())
 
 
 def record(epoch: int, recovered: str) -> EpochRecord:

@@ -6,7 +6,7 @@ import pytest
 
 from noosphere.server.storage.redis import UnfitRedis
 from noosphere.server.storage.redis.instance import URLS_MAX, addresses_of
-from noosphere.server.storage.redis.wire import Address
+from noosphere.server.storage.redis.wire import Address, Trust
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from noosphere.server.storage.redis.wire import Address
         ("redis://h", Address("h", 6379)),
         ("redis://h/", Address("h", 6379)),
         ("redis://h:1/12", Address("h", 1, 12)),
-        ("rediss://u:p%40%2C%2F%23%20w@h:1", Address("h", 1, 0, "u", "p@,/# w", True)),
+        ("rediss://u:p%40%2C%2F%23%20w@h:1", Address("h", 1, 0, "u", "p@,/# w", Trust())),
         ("redis://:pw@[::1]:6380", Address("::1", 6380, 0, "", "pw")),
     ],
 )

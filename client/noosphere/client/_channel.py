@@ -6,7 +6,6 @@ many clients spread over the servers; one that has moved on stays where it is.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 from collections import deque
@@ -16,7 +15,6 @@ from typing import Any
 import grpc
 
 from ._arguments import checked_addresses
-from ._background import noticed
 from ._errors import InvalidArgument
 from ._tls import TlsSource
 from ._token import TokenSource
@@ -52,7 +50,7 @@ CONNECTIONS_PER_NAME = 3
 """How many connections a name has that may stand for several servers: the next one may lead to another."""
 
 RETIRED_MAX = 8
-"""Most connections with replaced certificates that are kept open for what is under way there."""
+"""Most connections with replaced certificates that are closed together with the client."""
 
 
 def open_channel(
@@ -155,8 +153,8 @@ class ServersChannel(grpc.aio.Channel):
         self._interceptors = interceptors
         self._encrypted = None if tls is None else _Encrypted(tls)
         self._channels: list[grpc.aio.Channel | None] = [None] * len(addresses)
-        self._retired: deque[grpc.aio.Channel] = deque()
-        self._closing: asyncio.Task[None] | None = None
+        # One that is left out lives as long as its calls.
+        self._retired: deque[grpc.aio.Channel] = deque(maxlen=RETIRED_MAX)
         self._closed = False
 
     def leave(self, turn: int) -> bool:
@@ -182,12 +180,8 @@ class ServersChannel(grpc.aio.Channel):
     def _retire(self, place: int) -> None:
         """Has the next call open a connection anew; what is under way on the present one ends there."""
         channel, self._channels[place] = self._channels[place], None
-        if channel is None:
-            return
-        self._retired.append(channel)
-        if len(self._retired) > RETIRED_MAX:
-            self._closing = asyncio.get_running_loop().create_task(self._retired.popleft().close(), name="close")
-            noticed(self._closing)
+        if channel is not None:
+            self._retired.append(channel)
 
     def address(self, turn: int) -> str:
         """Returns where calls of a turn go."""
@@ -223,8 +217,6 @@ class ServersChannel(grpc.aio.Channel):
     async def close(self, grace: float | None = None) -> None:
         """Closes every connection."""
         self._closed = True
-        if self._closing is not None:
-            await self._closing
         for channel in (*self._retired, *self._channels):
             if channel is not None:
                 await channel.close(grace)

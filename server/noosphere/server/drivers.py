@@ -24,7 +24,7 @@ from .ports.models import Embedder
 from .ports.runtime import Clock
 from .ports.store import WorkingStore
 from .storage.embedded import DataFolder, DataFolderError, EmbeddedCoordinator, EmbeddedStore, Journal
-from .storage.etcd import EtcdCoordinator, UnfitEtcd
+from .storage.etcd import Access, EtcdCoordinator, UnfitEtcd
 from .storage.facts import NO_MODEL, AwayFactStore, EmbeddedFactQueue, EmbeddedFactStore
 
 log = structlog.get_logger(__name__)
@@ -223,7 +223,17 @@ async def on_etcd(settings: Settings, clock: Clock) -> EtcdCoordinator:
     endpoints = split_list(settings.etcd_endpoints)
     try:
         return await EtcdCoordinator.open(
-            endpoints, clock=clock, root=settings.etcd_root, agent_lease_ms=AGENT_LEASE_MS
+            endpoints,
+            clock=clock,
+            root=settings.etcd_root,
+            agent_lease_ms=AGENT_LEASE_MS,
+            access=Access(
+                settings.etcd_tls_ca,
+                settings.etcd_tls_certificate,
+                settings.etcd_tls_key,
+                settings.etcd_username,
+                settings.etcd_password.get_secret_value(),
+            ),
         )
     except (Refusal, UnfitEtcd) as error:
         # A call's unknown outcome matters to nobody yet: the next start does the same again.
@@ -235,12 +245,16 @@ async def _on_redis(
     settings: Settings, coordinator: Coordinator, clock: Clock, on_epoch: Callable[[int], None]
 ) -> WorkingStore:
     try:
-        from .storage.redis import RedisStore, UnfitRedis
+        from .storage.redis import RedisStore, Trust, UnfitRedis
     except ImportError as error:
         raise StartupError(f"redis_urls needs another package: pip install 'noosphere[redis]' ({error})") from error
     try:
         store = await RedisStore.open(
-            split_list(settings.redis_urls.get_secret_value()), coordinator, clock=clock, on_epoch=on_epoch
+            split_list(settings.redis_urls.get_secret_value()),
+            coordinator,
+            clock=clock,
+            on_epoch=on_epoch,
+            trust=Trust(settings.redis_tls_ca, settings.redis_tls_certificate, settings.redis_tls_key),
         )
     except UnfitRedis as error:
         raise StartupError(f"the working store on Redis cannot be opened: {error}") from error

@@ -363,12 +363,18 @@ async def _redis(
     settings: Settings, coordinator: Coordinator, summary: Summary, clock: Clock, replace: bool
 ) -> AsyncIterator[tuple[Sink, int, FactQueue]]:
     try:
-        from .storage.redis import RedisFactQueue, RedisStore, UnfitRedis
+        from .storage.redis import RedisFactQueue, RedisStore, Trust, UnfitRedis
     except ImportError as error:
         raise StartupError(f"redis_urls needs another package: pip install 'noosphere[redis]' ({error})") from error
     urls = split_list(settings.redis_urls.get_secret_value())
     try:
-        store = await RedisStore.open(urls, coordinator, clock=clock, restores=True)
+        store = await RedisStore.open(
+            urls,
+            coordinator,
+            clock=clock,
+            restores=True,
+            trust=Trust(settings.redis_tls_ca, settings.redis_tls_certificate, settings.redis_tls_key),
+        )
     except UnfitRedis as error:
         raise StartupError(f"the working store on Redis cannot be opened: {error}") from error
     try:

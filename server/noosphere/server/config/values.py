@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
 
 def folder_or_file(text: Any) -> Any:
@@ -22,3 +24,30 @@ def folder_or_file(text: Any) -> Any:
         return Path(text).expanduser()
     except RuntimeError:
         raise ValueError(f"{str(text)!r} is in a home directory that does not exist") from None
+
+
+def beside(certificate: str) -> AfterValidator:
+    """Returns a check that a file is given together with the certificate of another setting, or not at all."""
+
+    def check(file: Path | None, info: ValidationInfo) -> Path | None:
+        # It is missing where it could not be used itself, which is what has to be told then.
+        if certificate in info.data and (file is None) != (info.data[certificate] is None):
+            given, missing = (certificate, info.field_name) if file is None else (info.field_name, certificate)
+            raise ValueError(f"{given} is of no use without {missing}")
+        return file
+
+    return AfterValidator(check)
+
+
+def after(certificate: str) -> AfterValidator:
+    """Returns a check that a file is given only together with the certificate of another setting."""
+
+    def check(file: Path | None, info: ValidationInfo) -> Path | None:
+        if file is not None and info.data.get(certificate, file) is None:
+            raise ValueError(f"{info.field_name} is of no use without {certificate}")
+        return file
+
+    return AfterValidator(check)
+
+
+File = Annotated[Path | None, BeforeValidator(folder_or_file)]

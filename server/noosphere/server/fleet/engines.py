@@ -58,8 +58,8 @@ def redis_command(address: str, folder: Path, settings: Mapping[str, str]) -> li
     return [program("redis-server"), "--bind", host, "--port", str(port), "--dir", str(folder), *options]
 
 
-def etcd_command(address: str, peer: str, folder: Path) -> list[str]:
-    """Returns the command line of an etcd of a single member."""
+def etcd_command(address: str, peer: str, folder: Path, settings: Mapping[str, str] | None = None) -> list[str]:
+    """Returns the command line of an etcd of a single member; ``settings`` are further ones, and win."""
     options = {
         "name": "one",
         "data-dir": str(folder / "data"),
@@ -72,6 +72,7 @@ def etcd_command(address: str, peer: str, folder: Path) -> list[str]:
         "heartbeat-interval": "10",
         "election-timeout": "100",
         "log-level": "warn",
+        **(settings or {}),
     }
     return [program("etcd"), *(f"--{name}={value}" for name, value in options.items())]
 

@@ -18,6 +18,7 @@ import grpc.aio
 from noosphere.consistency import Reason, Refusal
 
 from . import wire_pb2 as wire
+from .access import Access, Channels, Metadata, UnfitFiles
 from .keys import end_of
 
 CALL_SECONDS_MAX = 2.0
@@ -31,19 +32,16 @@ ROUND_LEASES_MAX = 1_000
 READ_TRIES_MAX = 3
 """A read asks so many members at most, each once."""
 
-_OPTIONS: tuple[tuple[str, int], ...] = (
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
-    # A half-open connection is noticed by these. etcd cuts off whoever asks more often than every 5 s.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.enable_retries", 0),
-    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
-)
 # A member that has lost its leader ends the call instead of leaving it waiting.
 _METADATA = (("hasleader", "true"),)
+
+_OLD_REVISION = "revision of auth store is old"
+_HANDSHAKE = ("handshake", "Verification", "Socket closed")
+_NOT_PERMITTED = "permission denied"
+_NO_ENTRY = ("user name is empty", "authentication failed", "authentication is not enabled")
+_NOT_LET_IN = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+
+ACCESS = Access()
 
 log = logging.getLogger("noosphere.storage.etcd")
 
@@ -78,10 +76,18 @@ class EtcdClient:
 
     Args:
         endpoints: ``host:port`` of each member, in the order in which they are tried.
+        access: how they are reached.
+
+    Raises:
+        UnfitFiles: a file for TLS cannot be read.
     """
 
-    def __init__(self, endpoints: Sequence[str]) -> None:
-        self._channels = [grpc.aio.insecure_channel(f"dns:///{endpoint}", _OPTIONS) for endpoint in endpoints]
+    def __init__(self, endpoints: Sequence[str], access: Access = ACCESS) -> None:
+        self._access = access
+        self._channels = Channels(tuple(endpoints), access)
+        self._signing_in = asyncio.Lock()
+        # What calls carry; None if a token is needed first.
+        self._metadata: Metadata | None = None if access.username else _METADATA
         # Of several members the next one may be there at once; a single one may be back before the deadline.
         self._patient = len(self._channels) == 1
         self._present = 0
@@ -188,6 +194,7 @@ class EtcdClient:
 
     async def _renew(self, leases: Sequence[int]) -> set[int]:
         self.check()
+        metadata = await self._sign_in()
         member = self._present
         call = self._channels[member].stream_stream(
             "/etcdserverpb.Lease/LeaseKeepAlive",
@@ -196,12 +203,13 @@ class EtcdClient:
         )(
             (wire.LeaseKeepAliveRequest(id=lease) for lease in leases),
             timeout=CALL_SECONDS_MAX,
-            metadata=_METADATA,
+            metadata=metadata,
             wait_for_ready=self._patient,
         )
         try:
             return {response.id async for response in call if response.ttl > 0}
         except grpc.aio.AioRpcError as error:
+            self._refused(metadata, error)
             raise self._refusal("Lease/LeaseKeepAlive", member, error) from None
         finally:
             # Whoever is cancelled leaves it under way, and a task of gRPC's that sends what is left.
@@ -214,18 +222,25 @@ class EtcdClient:
             Refusal: ENGINE_UNAVAILABLE.
         """
         self.check()
+        metadata = await self._sign_in()
         member = self._present
         call = self._channels[member].stream_stream(
             "/etcdserverpb.Watch/Watch",
             request_serializer=wire.WatchRequest.SerializeToString,
             response_deserializer=wire.WatchResponse.FromString,
-        )(metadata=_METADATA)
+        )(metadata=metadata)
         create = wire.WatchCreateRequest(key=prefix, range_end=end_of(prefix), start_revision=after + 1)
         try:
             await call.write(wire.WatchRequest(create_request=create))
             async for response in call:
+                if response.canceled and _NOT_PERMITTED in response.cancel_reason:
+                    # It says so of a token that is too old as well.
+                    self._drop(metadata)
+                    log.error("etcd has ended a watch: %s", response.cancel_reason)
+                    raise not_let_in()
                 yield response
         except grpc.aio.AioRpcError as error:
+            self._refused(metadata, error)
             raise self._refusal("Watch/Watch", member, error) from None
         finally:
             call.cancel()
@@ -239,35 +254,97 @@ class EtcdClient:
         if self._closed:
             raise Refusal(Reason.ENGINE_UNAVAILABLE, "the coordinator is closed")
 
+    async def handshake_problem(self) -> str:
+        """Returns what is wrong with connections, if they are made and do not get beyond TLS; else nothing."""
+        call: Any = self._channels[self._present].unary_unary("/etcdserverpb.Maintenance/Status")
+        try:
+            await call(b"", timeout=CALL_SECONDS_MAX)
+        except grpc.aio.AioRpcError as error:
+            details = error.details() or ""
+            if any(words in details for words in _HANDSHAKE):
+                return details.rpartition("last error: ")[2]
+        return ""
+
     async def close(self) -> None:
         """Ends every call and disconnects."""
         self._closed = True
-        for channel in self._channels:
-            await channel.close()
+        await self._channels.close()
+
+    async def _sign_in(self) -> Metadata:
+        """Returns what calls carry, with a token where there are users.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        if self._metadata is not None:
+            return self._metadata
+        # Whoever comes meanwhile waits for the same token, each within its own deadline.
+        async with self._signing_in:
+            if self._metadata is None:
+                request, read = self._access.request(), wire.AuthenticateResponse.FromString
+                async with asyncio.timeout(CALL_SECONDS_MAX):
+                    reply = await self._attempt("Auth/Authenticate", request, read, _METADATA)
+                self._metadata = (*_METADATA, ("token", reply.token))
+            return self._metadata
+
+    def _refused(self, metadata: Metadata, error: grpc.aio.AioRpcError) -> bool:
+        """Returns whether a call was refused for its token alone, which is dropped then."""
+        old = error.code() is grpc.StatusCode.INVALID_ARGUMENT and _OLD_REVISION in (error.details() or "")
+        if len(metadata) == len(_METADATA) or not (old or error.code() is grpc.StatusCode.UNAUTHENTICATED):
+            return False
+        self._drop(metadata)
+        return True
+
+    def _drop(self, metadata: Metadata) -> None:
+        # Others may have a newer one already.
+        if self._access.username and self._metadata is metadata:
+            self._metadata = None
 
     async def _call(self, method: str, request: Message, read: Callable[[bytes], R], *, missing_ok: bool = False) -> R:
         self.check()
         member = self._present
         try:
-            async with asyncio.timeout(CALL_SECONDS_MAX), self._room:
-                call: Any = self._channels[member].unary_unary(
-                    f"/etcdserverpb.{method}",
-                    request_serializer=type(request).SerializeToString,
-                    response_deserializer=read,
-                )
-                reply: R = await call(
-                    request, timeout=CALL_SECONDS_MAX, metadata=_METADATA, wait_for_ready=self._patient
-                )
-                return reply
-        except grpc.aio.AioRpcError as error:
-            if missing_ok and error.code() is grpc.StatusCode.NOT_FOUND:
-                return read(b"")
-            raise self._refusal(method, member, error) from None
+            async with asyncio.timeout(CALL_SECONDS_MAX):
+                # Nothing was done under a token that was refused, so the call is made once more under another one.
+                with contextlib.suppress(_TokenRefused):
+                    metadata = self._metadata or await self._sign_in()
+                    async with self._room:
+                        return await self._attempt(method, request, read, metadata, missing_ok=missing_ok)
+                metadata = await self._sign_in()
+                async with self._room:
+                    return await self._attempt(method, request, read, metadata, missing_ok=missing_ok)
+        except _TokenRefused:
+            raise not_let_in() from None
         except (TimeoutError, grpc.aio.UsageError):
             # A channel that is closed meanwhile is told as a wrong use of it.
             self.check()
             self._leave(member)
             raise unavailable() from None
+
+    async def _attempt(
+        self,
+        method: str,
+        request: Message,
+        read: Callable[[bytes], R],
+        metadata: Metadata,
+        *,
+        missing_ok: bool = False,
+    ) -> R:
+        member = self._present
+        call: Any = self._channels[member].unary_unary(
+            f"/etcdserverpb.{method}",
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=read,
+        )
+        try:
+            reply: R = await call(request, timeout=CALL_SECONDS_MAX, metadata=metadata, wait_for_ready=self._patient)
+        except grpc.aio.AioRpcError as error:
+            if missing_ok and error.code() is grpc.StatusCode.NOT_FOUND:
+                return read(b"")
+            if self._refused(metadata, error):
+                raise _TokenRefused from None
+            raise self._refusal(method, member, error) from None
+        return reply
 
     def _refusal(self, method: str, member: int, error: grpc.aio.AioRpcError) -> Refusal:
         if self._closed:
@@ -280,14 +357,33 @@ class EtcdClient:
             case grpc.StatusCode.RESOURCE_EXHAUSTED:
                 log.error("etcd has no room: %s", error.details())
                 return Refusal(Reason.LIMIT_EXCEEDED, "the coordinator is full; nothing was written")
+            case code if code in _NOT_LET_IN or any(words in (error.details() or "") for words in _NO_ENTRY):
+                log.error("etcd has refused %s: %s", method, error.details())
+                return not_let_in()
             case _:
                 log.error("etcd has refused %s: %s", method, error.details())
                 return Refusal(Reason.ENGINE_UNAVAILABLE, "etcd has refused a call; the server's log has the reason")
 
     def _leave(self, member: int) -> None:
+        try:
+            if self._channels.renew():
+                log.info("etcd is spoken to with certificates that were replaced")
+        except UnfitFiles as error:
+            log.warning("certificates from before are used: %s", error)
         # Once per member that did not answer, however many calls waited for it.
         if member == self._present:
             self._present = (member + 1) % len(self._channels)
+
+
+class _TokenRefused(Exception):
+    """A call was refused for its token, and has done nothing."""
+
+
+def not_let_in() -> Refusal:
+    """Returns the refusal of a call that this server's user may not make."""
+    return Refusal(
+        Reason.ENGINE_UNAVAILABLE, "etcd does not let this server in; etcd_username and etcd_password have to be right"
+    )
 
 
 def unavailable() -> Refusal:

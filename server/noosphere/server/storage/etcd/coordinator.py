@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from noosphere.consistency import NamePattern, NamespacePolicy
+from noosphere.consistency import NamePattern, NamespacePolicy, Refusal
 from noosphere.consistency.limits import AGENT_LEASE_MS
 
 from ...ports.coordinator import EpochRecord, Incarnation, PolicyTable
@@ -12,8 +12,9 @@ from ...ports.grants import GrantKey, Verb
 from ...ports.runtime import Clock
 from ...ports.tables import ANY, Expected, Table
 from . import wire_pb2 as wire
+from .access import Access, UnfitFiles
 from .agents import Agents
-from .client import EtcdClient
+from .client import ACCESS, EtcdClient
 from .epochs import Epochs
 from .feed import Feed
 from .holdings import Holdings
@@ -72,6 +73,7 @@ class EtcdCoordinator:
         root: str = ROOT,
         agent_lease_ms: int = AGENT_LEASE_MS,
         agents_open_max: int = AGENTS_OPEN_MAX,
+        access: Access = ACCESS,
     ) -> EtcdCoordinator:
         """Connects, and reads what is there.
 
@@ -81,10 +83,11 @@ class EtcdCoordinator:
             root: before all keys, ending in a slash.
             agent_lease_ms: rounded up to whole seconds, which is what etcd counts in.
             agents_open_max: agents that were opened and not closed.
+            access: how members are reached.
 
         Raises:
             Refusal: ENGINE_UNAVAILABLE.
-            UnfitEtcd: of another format, or not readable.
+            UnfitEtcd: of another format, or not readable; or files for TLS are not.
             ValueError: an endpoint or the root is not of this form.
         """
         if not endpoints:
@@ -95,10 +98,21 @@ class EtcdCoordinator:
                 raise ValueError(f"endpoints: {endpoint!r} is not of the form host:port")
         if not root.endswith("/"):
             raise ValueError(f"root: {root!r} does not end in a slash")
-        client, layout = EtcdClient(endpoints), Layout(root)
+        layout = Layout(root)
+        try:
+            client = EtcdClient(endpoints, access)
+        except UnfitFiles as error:
+            raise UnfitEtcd(str(error)) from None
         coordinator = cls(client, layout, View(layout), clock, agent_lease_ms, agents_open_max)
         try:
             await coordinator._start(layout)
+        except Refusal as refusal:
+            problem = await client.handshake_problem()
+            await coordinator.close()
+            if problem:
+                hint = "etcd_tls_*" if access.ca is not None else "does it expect TLS (etcd_tls_ca)?"
+                raise UnfitEtcd(f"no connection is made ({hint}): {problem}") from refusal
+            raise
         except BaseException:
             await coordinator.close()
             raise

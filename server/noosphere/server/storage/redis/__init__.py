@@ -3,5 +3,6 @@
 from .instance import UnfitRedis
 from .queue import RedisFactQueue
 from .store import RedisStore
+from .wire import Trust
 
-__all__ = ["RedisFactQueue", "RedisStore", "UnfitRedis"]
+__all__ = ["RedisFactQueue", "RedisStore", "Trust", "UnfitRedis"]

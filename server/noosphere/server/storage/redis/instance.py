@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .wire import Address, CommandError, Wire
+from .wire import TRUST, Address, CommandError, Trust, Wire
 
 VERSION_MIN = (7, 0)
 """The first with flags in scripts: those that write are refused as a whole when memory is exhausted."""
@@ -63,8 +63,12 @@ class Instance(NamedTuple):
     in_cluster: bool
 
 
-def addresses_of(urls: Sequence[str]) -> tuple[Address, ...]:
+def addresses_of(urls: Sequence[str], trust: Trust = TRUST) -> tuple[Address, ...]:
     """Returns where the processes of one working store are, each once.
+
+    Args:
+        urls: their addresses.
+        trust: what is read for those under TLS.
 
     Raises:
         UnfitRedis: there is none, or too many, one has another form, or they name different databases.
@@ -74,7 +78,7 @@ def addresses_of(urls: Sequence[str]) -> tuple[Address, ...]:
     found: dict[Address, None] = {}
     for number, url in enumerate(urls, 1):
         try:
-            found[Address.parse(url)] = None
+            found[Address.parse(url, trust)] = None
         except ValueError as error:
             # By its number, because it is a secret.
             raise UnfitRedis(f"redis_urls: url {number} of {len(urls)} {error}") from None

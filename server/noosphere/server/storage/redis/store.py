@@ -57,7 +57,7 @@ from .rewriting import Rewriter
 from .scripts import Script
 from .storetime import StoreTime
 from .tidings import Tidings
-from .wire import Address, CommandError, Reply, WireLost
+from .wire import TRUST, Address, CommandError, Reply, Trust, WireLost
 
 SCAN_ENTRIES_MAX = 2_048
 CHANGES_MAX = 512
@@ -98,6 +98,7 @@ class RedisStore:
         clock: Clock,
         on_epoch: Callable[[int], None] | None = None,
         restores: bool = False,
+        trust: Trust = TRUST,
     ) -> RedisStore:
         """Opens the store on whichever of some Redis processes is the primary.
 
@@ -108,11 +109,12 @@ class RedisStore:
             on_epoch: for those who keep in memory what a failover may have undone: if given, it is told of the first
                 epoch that begins after opening, from which on every call is refused.
             restores: whether it is opened by a restore.
+            trust: what is read for connections under TLS.
 
         Raises:
             UnfitRedis: no primary answers, or it cannot be used; the text says why.
         """
-        addresses = addresses_of(urls)
+        addresses = addresses_of(urls, trust)
         engine = Engine(addresses, coordinator, clock, on_epoch, restores=restores)
         opened: RedisStore | None = None
         try:

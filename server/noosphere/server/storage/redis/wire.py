@@ -11,6 +11,7 @@ import re
 import ssl
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
@@ -49,6 +50,40 @@ class CommandError(Exception):
         self.kind = message.split(" ", 1)[0]
 
 
+class Trust(NamedTuple):
+    """Whom a connection under TLS trusts, and what it shows; read anew by each.
+
+    Attributes:
+        ca: the authorities that may vouch for Redis; None for those of this machine.
+        certificate: our own, for a Redis that asks for one.
+        key: its key.
+    """
+
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """Reads the files.
+
+        Raises:
+            OSError: one cannot be used.
+        """
+        for file in self:
+            if file is not None:
+                # Errors of the library below do not name the file.
+                file.open("rb").close()
+        context = ssl.create_default_context(cafile=self.ca)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self.certificate is not None:
+            # A key with a password fails instead of asking whoever is at the terminal.
+            context.load_cert_chain(self.certificate, self.key, password=lambda: b"")
+        return context
+
+
+TRUST = Trust()
+
+
 class Address(NamedTuple):
     """Where a Redis is, and who we are there. Its text never shows the password."""
 
@@ -57,11 +92,15 @@ class Address(NamedTuple):
     database: int = 0
     user: str = ""
     password: str = ""
-    tls: bool = False
+    tls: Trust | None = None
 
     @classmethod
-    def parse(cls, url: str) -> Address:
+    def parse(cls, url: str, trust: Trust = TRUST) -> Address:
         """Reads ``redis://[user:password@]host[:port][/database]``, or ``rediss://`` for TLS.
+
+        Args:
+            url: the address.
+            trust: what is read for TLS.
 
         Raises:
             ValueError: it is not of this form. The text repeats nothing of the url, which may be a password.
@@ -83,12 +122,16 @@ class Address(NamedTuple):
             int(database[1] or 0),
             unquote(parts.username or ""),
             unquote(parts.password or ""),
-            parts.scheme == "rediss",
+            trust if parts.scheme == "rediss" else None,
         )
 
     def __str__(self) -> str:
         """Returns host and port."""
         return f"{self.host}:{self.port}"
+
+    def __repr__(self) -> str:
+        """Returns host and port."""
+        return f"Address({self})"
 
 
 class Wire(asyncio.Protocol):
@@ -123,12 +166,12 @@ class Wire(asyncio.Protocol):
             CommandError: Redis does not let us in.
         """
         loop = asyncio.get_running_loop()
-        context = ssl.create_default_context() if address.tls else None
         try:
+            context = None if address.tls is None else address.tls.context()
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
                 _, wire = await loop.create_connection(cls, address.host, address.port, ssl=context)
         except (OSError, TimeoutError) as error:
-            raise WireLost(f"cannot connect to {address}: {error or 'no answer'}", sent=False) from None
+            raise WireLost(f"cannot connect to {address}: {_problem(error)}", sent=False) from None
         try:
             if address.password:
                 await wire.call("AUTH", *([address.user] if address.user else []), address.password)
@@ -269,6 +312,17 @@ class Wire(asyncio.Protocol):
         self._unsent.clear()
         if not self._ended.done():
             self._ended.set_result(None)
+
+
+def _problem(error: OSError) -> str:
+    """Returns what is wrong with a connection, without where in our own code that was noticed."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is refused: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS has failed: {error.reason or error}"
+    if error.filename is not None:
+        return f"{error.filename} cannot be read: {error.strerror}"
+    return str(error) or "no answer"
 
 
 def _reply_error(message: str) -> CommandError:
