@@ -7,7 +7,7 @@ import copy
 import logging
 import math
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import grpc
@@ -25,6 +25,7 @@ from ._progress import Progress
 from ._retry import RetryPolicy
 from ._sequence import OPEN_MAX, RequestTicket, Sequencer, explicit
 from ._status import Failure, read_failure
+from ._throttle import Throttle
 from ._tracing import traced
 
 if TYPE_CHECKING:
@@ -33,6 +34,19 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("noosphere.client")
 
 TIMEOUT_MAX = 24 * 3600.0
+_KEEPING = frozenset(
+    {
+        "CloseAgentRequest",
+        "CompleteRequest",
+        "KeepAgentRequest",
+        "KeepMemberRequest",
+        "LeaveGroupRequest",
+        "ReleaseLockRequest",
+        "ReleaseRequest",
+        "RenewLockRequest",
+        "RenewRequest",
+    }
+)
 
 Reply = TypeVar("Reply")
 Reply_co = TypeVar("Reply_co", covariant=True)
@@ -95,8 +109,10 @@ class Transport:
     stub: memory_service_pb2_grpc.MemoryServiceAsyncStub = field(init=False)
     _pipeline: Pipeline | None = field(init=False)
     _servers: ServersChannel | None = field(init=False)
+    _throttle: Throttle = field(init=False)
 
     def __post_init__(self) -> None:
+        self._throttle = Throttle(self.clock)
         self.stub = memory_service_pb2_grpc.MemoryServiceStub(self.channel)
         self._servers = self.channel if isinstance(self.channel, ServersChannel) else None
         self._pipeline = Pipeline(self.stub, self._leave_draining) if self.coalesce else None
@@ -309,8 +325,15 @@ class Transport:
             self.check_open(request_id, doubt=doubt)
             sent = self.clock()
             until = end if ticket is None else min(end, ticket.repeatable_until(sent))
-            attempts += 1
             turn = self.turn
+            if (pause := self._throttle.turn()) and not _keeps(request):
+                if pause >= until - sent:
+                    failure = told or Failure("RESOURCE_EXHAUSTED", "the server has asked this client to slow down")
+                    failure = replace(failure, retry_delay=pause)
+                    raise self._error(failure, request_id, doubt, attempts, timeout, namespace, self.server)
+                await self.sleep(pause)
+                sent = self.clock()
+            attempts += 1
             try:
                 reply = await method(request, timeout=self.retry.attempt_timeout(max(until - sent, 0.001), wait))
             except grpc.aio.AioRpcError as error:
@@ -328,9 +351,12 @@ class Transport:
                 outcome: Outcome = "unknown" if doubt and request_id is not None else "not_applied"
                 raise ClientClosed("the channel is closed", request_id=request_id, outcome=outcome) from error
             else:
+                self._throttle.answered()
                 if sent > self.renewed_at:
                     self.renewed_at = sent
                 return reply
+            if failure.code == "RESOURCE_EXHAUSTED" and failure.retry_delay is not None:
+                self._throttle.slow_down(failure.retry_delay, sent)
             if failure.code == "UNAUTHENTICATED" and not renewed and self.renew_token() and self.clock() < until:
                 # Refused before anything was done.
                 renewed = True
@@ -414,6 +440,11 @@ def _check_size(request: Any, request_id: str | None) -> None:
         error = ValueTooLarge(f"request has {size} bytes, the limit is {REQUEST_BYTES_MAX}", request_id=request_id)
         error.field, error.actual, error.limit = "request", size, REQUEST_BYTES_MAX
         raise error
+
+
+def _keeps(request: Any) -> bool:
+    """Tells whether a call keeps what the caller has, or gives it back: it makes room, and does not wait for any."""
+    return isinstance(request, Message) and request.DESCRIPTOR.name in _KEEPING
 
 
 def is_elsewhere(failure: Failure) -> bool:
