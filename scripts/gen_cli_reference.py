@@ -15,6 +15,7 @@ from noosphere.server.cli import (
     backup_shapes,
     demo_shapes,
     facts_shapes,
+    grant_shapes,
     guarding_shapes,
     session_shapes,
     shapes,
@@ -69,7 +70,16 @@ def shape_types() -> list[type]:
     """Returns the types of the JSON documents in the order of their definition."""
     return [
         kind
-        for module in (shapes, backup_shapes, demo_shapes, session_shapes, facts_shapes, guarding_shapes, token_shapes)
+        for module in (
+            shapes,
+            backup_shapes,
+            demo_shapes,
+            session_shapes,
+            facts_shapes,
+            grant_shapes,
+            guarding_shapes,
+            token_shapes,
+        )
         for kind in vars(module).values()
         if is_typeddict(kind) and kind.__module__ == module.__name__
     ]

@@ -57,6 +57,7 @@ def test_the_promised_commands_exist() -> None:
         *("facts search", "facts list", "facts show", "facts history", "facts candidates", "facts why"),
         *("facts forget", "facts review", "facts extract", "facts job", "facts policy", "facts upkeep"),
         *("facts export", "facts import", "facts reindex"),
+        *("grant set", "grant remove", "grant list", "grant check"),
         *("lock list", "lock show", "lock release", "group members", "tls create"),
         *("token create", "token list", "token revoke"),
     }

@@ -143,7 +143,7 @@ def test_a_decision_says_why() -> None:
     assert why(alice._replace(only_owners=True), "facts/user/43") is Why.NARROWED
     assert why(alice._replace(admin=True), "shared/x", Verb.ADMIN) is Why.ADMIN
     assert why(OPEN, "shared/x") is Why.OPEN
-    assert [reason for reason in Why if not reason.allows] == [Why.NARROWED, Why.NOT_GRANTED]
+    assert [reason for reason in Why if not reason.allows] == [Why.NARROWED, Why.NOT_GRANTED, Why.NOT_ITS_AGENT]
 
 
 EVERYBODY = NamePattern("", False)

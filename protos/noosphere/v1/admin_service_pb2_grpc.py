@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from noosphere.v1 import admin_dump_pb2 as noosphere_dot_v1_dot_admin__dump__pb2
+from noosphere.v1 import admin_grants_pb2 as noosphere_dot_v1_dot_admin__grants__pb2
 from noosphere.v1 import admin_service_pb2 as noosphere_dot_v1_dot_admin__service__pb2
 from noosphere.v1 import admin_tokens_pb2 as noosphere_dot_v1_dot_admin__tokens__pb2
 from noosphere.v1 import admin_usage_pb2 as noosphere_dot_v1_dot_admin__usage__pb2
@@ -62,6 +63,21 @@ class AdminServiceStub(object):
                 '/noosphere.v1.AdminService/ListPolicies',
                 request_serializer=noosphere_dot_v1_dot_admin__service__pb2.ListPoliciesRequest.SerializeToString,
                 response_deserializer=noosphere_dot_v1_dot_admin__service__pb2.ListPoliciesResponse.FromString,
+                _registered_method=True)
+        self.SetGrant = channel.unary_unary(
+                '/noosphere.v1.AdminService/SetGrant',
+                request_serializer=noosphere_dot_v1_dot_admin__grants__pb2.SetGrantRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_admin__grants__pb2.SetGrantResponse.FromString,
+                _registered_method=True)
+        self.ListGrants = channel.unary_unary(
+                '/noosphere.v1.AdminService/ListGrants',
+                request_serializer=noosphere_dot_v1_dot_admin__grants__pb2.ListGrantsRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_admin__grants__pb2.ListGrantsResponse.FromString,
+                _registered_method=True)
+        self.CheckGrant = channel.unary_unary(
+                '/noosphere.v1.AdminService/CheckGrant',
+                request_serializer=noosphere_dot_v1_dot_admin__grants__pb2.CheckGrantRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_admin__grants__pb2.CheckGrantResponse.FromString,
                 _registered_method=True)
         self.GetStats = channel.unary_unary(
                 '/noosphere.v1.AdminService/GetStats',
@@ -147,6 +163,28 @@ class AdminServiceServicer(object):
 
     def ListPolicies(self, request, context):
         """Lists the patterns that have rules, by their text, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetGrant(self, request, context):
+        """Grants verbs on resources to principals, or takes a grant back; in force on every server within a second.
+        INVALID_ARGUMENT: INVALID_FIELD, VALUE_TOO_LARGE. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 10,000 grants.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListGrants(self, request, context):
+        """Lists grants by the text of their patterns, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CheckGrant(self, request, context):
+        """Tells whether a principal may do something, and why. INVALID_ARGUMENT: INVALID_FIELD.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -250,6 +288,21 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListPolicies,
                     request_deserializer=noosphere_dot_v1_dot_admin__service__pb2.ListPoliciesRequest.FromString,
                     response_serializer=noosphere_dot_v1_dot_admin__service__pb2.ListPoliciesResponse.SerializeToString,
+            ),
+            'SetGrant': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetGrant,
+                    request_deserializer=noosphere_dot_v1_dot_admin__grants__pb2.SetGrantRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_admin__grants__pb2.SetGrantResponse.SerializeToString,
+            ),
+            'ListGrants': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListGrants,
+                    request_deserializer=noosphere_dot_v1_dot_admin__grants__pb2.ListGrantsRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_admin__grants__pb2.ListGrantsResponse.SerializeToString,
+            ),
+            'CheckGrant': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckGrant,
+                    request_deserializer=noosphere_dot_v1_dot_admin__grants__pb2.CheckGrantRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_admin__grants__pb2.CheckGrantResponse.SerializeToString,
             ),
             'GetStats': grpc.unary_unary_rpc_method_handler(
                     servicer.GetStats,
@@ -433,6 +486,87 @@ class AdminService(object):
             '/noosphere.v1.AdminService/ListPolicies',
             noosphere_dot_v1_dot_admin__service__pb2.ListPoliciesRequest.SerializeToString,
             noosphere_dot_v1_dot_admin__service__pb2.ListPoliciesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetGrant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.AdminService/SetGrant',
+            noosphere_dot_v1_dot_admin__grants__pb2.SetGrantRequest.SerializeToString,
+            noosphere_dot_v1_dot_admin__grants__pb2.SetGrantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListGrants(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.AdminService/ListGrants',
+            noosphere_dot_v1_dot_admin__grants__pb2.ListGrantsRequest.SerializeToString,
+            noosphere_dot_v1_dot_admin__grants__pb2.ListGrantsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckGrant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.AdminService/CheckGrant',
+            noosphere_dot_v1_dot_admin__grants__pb2.CheckGrantRequest.SerializeToString,
+            noosphere_dot_v1_dot_admin__grants__pb2.CheckGrantResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -6,6 +6,7 @@ What operators need: namespaces with their rules, statistics and epochs."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from noosphere.v1 import admin_dump_pb2 as _admin_dump_pb2
+from noosphere.v1 import admin_grants_pb2 as _admin_grants_pb2
 from noosphere.v1 import admin_service_pb2 as _admin_service_pb2
 from noosphere.v1 import admin_tokens_pb2 as _admin_tokens_pb2
 from noosphere.v1 import admin_usage_pb2 as _admin_usage_pb2
@@ -51,6 +52,14 @@ class AdminServiceStub:
     """
     ListPolicies: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListPoliciesRequest, _admin_service_pb2.ListPoliciesResponse]
     """Lists the patterns that have rules, by their text, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
+    SetGrant: _grpc.UnaryUnaryMultiCallable[_admin_grants_pb2.SetGrantRequest, _admin_grants_pb2.SetGrantResponse]
+    """Grants verbs on resources to principals, or takes a grant back; in force on every server within a second.
+    INVALID_ARGUMENT: INVALID_FIELD, VALUE_TOO_LARGE. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 10,000 grants.
+    """
+    ListGrants: _grpc.UnaryUnaryMultiCallable[_admin_grants_pb2.ListGrantsRequest, _admin_grants_pb2.ListGrantsResponse]
+    """Lists grants by the text of their patterns, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
+    CheckGrant: _grpc.UnaryUnaryMultiCallable[_admin_grants_pb2.CheckGrantRequest, _admin_grants_pb2.CheckGrantResponse]
+    """Tells whether a principal may do something, and why. INVALID_ARGUMENT: INVALID_FIELD."""
     GetStats: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetStatsRequest, _admin_service_pb2.GetStatsResponse]
     """Tells how much is stored and how the server is doing."""
     ListEpochs: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListEpochsRequest, _admin_service_pb2.ListEpochsResponse]
@@ -104,6 +113,14 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
     ListPolicies: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListPoliciesRequest, _admin_service_pb2.ListPoliciesResponse]  # type: ignore[assignment]
     """Lists the patterns that have rules, by their text, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
+    SetGrant: _aio.UnaryUnaryMultiCallable[_admin_grants_pb2.SetGrantRequest, _admin_grants_pb2.SetGrantResponse]  # type: ignore[assignment]
+    """Grants verbs on resources to principals, or takes a grant back; in force on every server within a second.
+    INVALID_ARGUMENT: INVALID_FIELD, VALUE_TOO_LARGE. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 10,000 grants.
+    """
+    ListGrants: _aio.UnaryUnaryMultiCallable[_admin_grants_pb2.ListGrantsRequest, _admin_grants_pb2.ListGrantsResponse]  # type: ignore[assignment]
+    """Lists grants by the text of their patterns, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
+    CheckGrant: _aio.UnaryUnaryMultiCallable[_admin_grants_pb2.CheckGrantRequest, _admin_grants_pb2.CheckGrantResponse]  # type: ignore[assignment]
+    """Tells whether a principal may do something, and why. INVALID_ARGUMENT: INVALID_FIELD."""
     GetStats: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetStatsRequest, _admin_service_pb2.GetStatsResponse]  # type: ignore[assignment]
     """Tells how much is stored and how the server is doing."""
     ListEpochs: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListEpochsRequest, _admin_service_pb2.ListEpochsResponse]  # type: ignore[assignment]
@@ -184,6 +201,32 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.ListPoliciesResponse, _abc.Awaitable[_admin_service_pb2.ListPoliciesResponse]]:
         """Lists the patterns that have rules, by their text, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
+
+    @_abc_1.abstractmethod
+    def SetGrant(
+        self,
+        request: _admin_grants_pb2.SetGrantRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_grants_pb2.SetGrantResponse, _abc.Awaitable[_admin_grants_pb2.SetGrantResponse]]:
+        """Grants verbs on resources to principals, or takes a grant back; in force on every server within a second.
+        INVALID_ARGUMENT: INVALID_FIELD, VALUE_TOO_LARGE. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 10,000 grants.
+        """
+
+    @_abc_1.abstractmethod
+    def ListGrants(
+        self,
+        request: _admin_grants_pb2.ListGrantsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_grants_pb2.ListGrantsResponse, _abc.Awaitable[_admin_grants_pb2.ListGrantsResponse]]:
+        """Lists grants by the text of their patterns, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
+
+    @_abc_1.abstractmethod
+    def CheckGrant(
+        self,
+        request: _admin_grants_pb2.CheckGrantRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_grants_pb2.CheckGrantResponse, _abc.Awaitable[_admin_grants_pb2.CheckGrantResponse]]:
+        """Tells whether a principal may do something, and why. INVALID_ARGUMENT: INVALID_FIELD."""
 
     @_abc_1.abstractmethod
     def GetStats(

@@ -35,6 +35,7 @@ from . import (
     facts_exchange,
     facts_keeping,
     facts_reindex,
+    grants,
     namespaces,
     owners,
     records,
@@ -84,6 +85,7 @@ for group in (facts_changes.app, facts_keeping.app, facts_exchange.app, facts_re
 app.add_typer(facts.app, name="facts")
 app.add_typer(tokens.app, name="token")
 app.add_typer(owners.app, name="owner")
+app.add_typer(grants.app, name="grant")
 app.add_typer(audit.app, name="audit")
 app.add_typer(serving.config_app, name="config")
 app.add_typer(certificates.app, name="tls")

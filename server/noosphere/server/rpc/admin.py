@@ -14,6 +14,7 @@ from .. import __version__
 from ..coordination import ServerInfo, Servers
 from ..dumping import Dumper
 from ..memory import Memory
+from ..memory.grants import Grants
 from ..memory.namespaces import NamespaceDescription
 from ..memory.reads import check_page_size
 from ..ports.runtime import Clock
@@ -21,6 +22,7 @@ from ..security import Usage
 from ..security.minting import ApiTokens
 from . import decode, encode
 from .admin_dump import DumpMethods
+from .admin_grants import GrantMethods
 from .admin_tokens import TokenMethods
 from .admin_usage import UsageMethods
 from .calls import Context, unary
@@ -28,7 +30,7 @@ from .pages import pattern_at, position_of, revision_at
 from .times import timestamp
 
 
-class AdminRpc(DumpMethods, TokenMethods, UsageMethods, AdminServiceServicer):
+class AdminRpc(DumpMethods, GrantMethods, TokenMethods, UsageMethods, AdminServiceServicer):
     """The gRPC face of administration.
 
     Args:
@@ -60,6 +62,7 @@ class AdminRpc(DumpMethods, TokenMethods, UsageMethods, AdminServiceServicer):
         self._usage = usage or Usage(clock.wall_ms)
         self._tokens = tokens or ApiTokens(memory.core.coordinator, clock, os.urandom, taken=False)
         self._dumper = dumper
+        self._grants = Grants(memory.core)
 
     @unary
     async def ListNamespaces(self, request: pb.ListNamespacesRequest, context: Context) -> pb.ListNamespacesResponse:

@@ -15,7 +15,7 @@ from noosphere.consistency.limits import NAMESPACE_BYTES_MAX
 
 from ..ports.coordinator import PolicyTable
 from ..ports.grants import GrantKey, Verb
-from .principal import OPERATOR_PREFIX, Principal, calling
+from .principal import OPERATOR_PREFIX, Principal, calling, matches
 
 AGENTS, SESSIONS, FACTS, LOCKS, GROUPS = "agents/", "sessions/", "facts/", "locks/", "groups/"
 PRINCIPAL_BYTES_MAX = 1024
@@ -35,13 +35,15 @@ class Why(StrEnum):
     OWN = "it is the agent's own"
     CREDENTIAL = "the credential is for it"
     GRANTED = "a grant allows it"
+    USES = "the session is one that the agent opened, or that it was handed over to"
     NARROWED = "the credential is narrowed to other verbs, sessions or owners"
     NOT_GRANTED = "nothing allows it"
+    NOT_ITS_AGENT = "the principal may not act as the agent"
 
     @property
     def allows(self) -> bool:
         """Whether it is a reason to allow."""
-        return self not in (Why.NARROWED, Why.NOT_GRANTED)
+        return self not in (Why.NARROWED, Why.NOT_GRANTED, Why.NOT_ITS_AGENT)
 
 
 class Doing(NamedTuple):
@@ -106,14 +108,15 @@ def _without_application(scope: str) -> str:
 def granted_to(name: str, resource: str, grants: Mapping[GrantKey, frozenset[Verb]]) -> frozenset[Verb]:
     """Returns the verbs of all grants to a principal that are about a resource, by going through all of them."""
     found = NOTHING
-    for (principal, namespace), verbs in grants.items():
-        if _about(principal, name) and _about(namespace, resource):
+    for key, verbs in grants.items():
+        if about(key, name, resource):
             found |= verbs
     return found
 
 
-def _about(pattern: NamePattern, name: str) -> bool:
-    return name == pattern.text if pattern.exact else name.startswith(pattern.text)
+def about(key: GrantKey, name: str, resource: str) -> bool:
+    """Tells whether a grant is to a principal, and about a resource."""
+    return matches(key.principal, name) and matches(key.namespace, resource)
 
 
 def require_acting(agent_id: str) -> None:
