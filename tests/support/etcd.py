@@ -101,6 +101,10 @@ class EtcdProcess:
         request = wire.PutRequest(key=key.encode(), value=value)
         return wire.PutResponse.FromString(self.ask("KV/Put", request.SerializeToString())).header.revision
 
+    def alarm(self, request: wire.AlarmRequest) -> None:
+        """Raises an alarm, or disarms one."""
+        self.ask("Maintenance/Alarm", request.SerializeToString())
+
     def compact(self, revision: int) -> None:
         """Forgets what was before a revision. A message of one number is two parts: its tag and the number."""
         number, rest = [], revision

@@ -48,6 +48,7 @@ def test_the_promised_commands_exist() -> None:
             "servers",
             "dump",
             "restore",
+            "doctor",
         ),
         *("conflicts", "resolve", "demo causality", "demo session", "demo facts"),
         *("ns list", "ns create", "ns show", "ns tree", "ns delete", "ns rules", "config show", "version"),

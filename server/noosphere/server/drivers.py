@@ -214,6 +214,17 @@ async def _fitting(models: Models, store: EmbeddedFactStore) -> Embedder | None:
     return models.embedder
 
 
+def access_of(settings: Settings) -> Access:
+    """Returns how etcd is spoken to."""
+    return Access(
+        settings.etcd_tls_ca,
+        settings.etcd_tls_certificate,
+        settings.etcd_tls_key,
+        settings.etcd_username,
+        settings.etcd_password.get_secret_value(),
+    )
+
+
 async def on_etcd(settings: Settings, clock: Clock) -> EtcdCoordinator:
     """Opens the coordinator of replicas.
 
@@ -227,13 +238,7 @@ async def on_etcd(settings: Settings, clock: Clock) -> EtcdCoordinator:
             clock=clock,
             root=settings.etcd_root,
             agent_lease_ms=AGENT_LEASE_MS,
-            access=Access(
-                settings.etcd_tls_ca,
-                settings.etcd_tls_certificate,
-                settings.etcd_tls_key,
-                settings.etcd_username,
-                settings.etcd_password.get_secret_value(),
-            ),
+            access=access_of(settings),
         )
     except (Refusal, UnfitEtcd) as error:
         # A call's unknown outcome matters to nobody yet: the next start does the same again.

@@ -1,4 +1,4 @@
-"""The documents that `dump` and `restore` print with ``--json``; see ``shapes``."""
+"""The documents that `dump`, `restore` and `doctor` print with ``--json``; see ``shapes``."""
 
 from __future__ import annotations
 
@@ -25,3 +25,13 @@ class RestoredShape(TypedDict):
     job_count: Annotated[int, "Jobs of the fact queue, dead ones included."]
     dump_epoch: Annotated[int, "The epoch in which the dump was taken."]
     epoch: Annotated[int | None, "The epoch that begins with it; null if it was only verified."]
+
+
+class FindingShape(TypedDict):
+    """Something that is wrong with what a server needs."""
+
+    name: Annotated[str, "A constant, e.g. `redis_password`."]
+    severity: Annotated[str, "`problem`: a server cannot start, or not do what it promises; or `warning`."]
+    what: Annotated[str, "What is wrong."]
+    evidence: Annotated[str, "By what that was seen."]
+    advice: Annotated[str, "What to do."]

@@ -29,6 +29,7 @@ from . import (
     conflicts,
     contexts,
     coordination,
+    doctor,
     engine,
     facts,
     facts_changes,
@@ -71,7 +72,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 # In the order of `--help`.
-for group in (serving.app, records.app, changes.app, conflicts.app, boards.app, engine.app, backups.app, checks.app):
+for group in (
+    serving.app,
+    records.app,
+    changes.app,
+    conflicts.app,
+    boards.app,
+    engine.app,
+    backups.app,
+    doctor.app,
+    checks.app,
+):
     app.add_typer(group)
 namespaces.app.add_typer(rules.app)
 app.add_typer(namespaces.app, name="ns")

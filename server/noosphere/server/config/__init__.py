@@ -4,8 +4,8 @@ Each group of settings has a module of its own; :class:`Settings` is all of them
 its arguments, so that a test or an embedding program gets what it asked for; only :func:`load` looks at the world.
 """
 
-from .loading import ConfigError, Effective, has_flag, load
+from .loading import ConfigError, Effective, UnknownKey, has_flag, load
 from .settings import Settings
 from .values import folder_or_file
 
-__all__ = ["ConfigError", "Effective", "Settings", "folder_or_file", "has_flag", "load"]
+__all__ = ["ConfigError", "Effective", "Settings", "UnknownKey", "folder_or_file", "has_flag", "load"]

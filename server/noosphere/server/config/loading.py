@@ -41,6 +41,10 @@ class ConfigError(ValueError):
     """A configuration that cannot be used; the message is one line that names source, key and problem."""
 
 
+class UnknownKey(ConfigError):
+    """A key or variable that is none of the configuration's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Effective:
     """A configuration and where each of its values comes from.
@@ -120,7 +124,7 @@ def _read_file(file: Path) -> dict[str, Any]:
         raise ConfigError(f"{file}: is not TOML: {error}") from None
     for key in values:
         if key not in Settings.model_fields:
-            raise ConfigError(f"{file}: unknown key {key!r}; {_known(key, Settings.model_fields)}")
+            raise UnknownKey(f"{file}: unknown key {key!r}; {_known(key, Settings.model_fields)}")
     return values
 
 
@@ -128,6 +132,6 @@ def _read_environment() -> dict[str, Any]:
     known = {_variable(key) for key in Settings.model_fields} | _OTHER_VARIABLES
     for name in os.environ:
         if name.startswith(ENV_PREFIX) and name not in known and not _SERVICE_LINK.fullmatch(name):
-            raise ConfigError(f"{name}: unknown environment variable; {_known(name, sorted(known))}")
+            raise UnknownKey(f"{name}: unknown environment variable; {_known(name, sorted(known))}")
     # Case-sensitive names would not match upper-case variables; an empty variable counts as not set.
     return EnvSettingsSource(Settings, case_sensitive=False, env_prefix=ENV_PREFIX, env_ignore_empty=True)()

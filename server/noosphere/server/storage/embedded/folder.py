@@ -14,8 +14,8 @@ log = logging.getLogger("noosphere.storage")
 FORMAT = 1
 """Format of everything in a data folder. A higher one on disk was written by a newer program."""
 
-_STAMP = "FORMAT"
-_LOCK = "LOCK"
+STAMP = "FORMAT"
+LOCK = "LOCK"
 _FRESH = "FORMAT.new"
 RESTORING = "RESTORING"
 """A file that is there while a restore has not ended: what else is there is not complete."""
@@ -71,8 +71,8 @@ class DataFolder:
             raise DataFolderError(f"{path} is not a folder") from None
         except OSError as error:
             raise DataFolderError(f"cannot use the data folder {path}: {error.strerror}") from None
-        if _STAMP not in names and names - {_LOCK, _FRESH}:
-            raise DataFolderError(f"{path} is not empty and has no {_STAMP} file: it is not a data folder of noosphere")
+        if STAMP not in names and names - {LOCK, _FRESH}:
+            raise DataFolderError(f"{path} is not empty and has no {STAMP} file: it is not a data folder of noosphere")
         lock_fd = _take_lock(path)
         try:
             if RESTORING in names and not restores:
@@ -80,7 +80,7 @@ class DataFolder:
                     f"a restore into {path} was cut off: what is there is not complete; run `noosphere restore "
                     "--replace` to its end"
                 )
-            if _STAMP in names:
+            if STAMP in names:
                 _check_stamp(path)
             else:
                 _write_stamp(path)
@@ -131,9 +131,9 @@ class DataFolder:
 
 def _take_lock(path: Path) -> int:
     try:
-        lock_fd = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock_fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise DataFolderError(f"cannot use the data folder {path}: {_LOCK}: {error.strerror}") from None
+        raise DataFolderError(f"cannot use the data folder {path}: {LOCK}: {error.strerror}") from None
     try:
         fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -154,12 +154,12 @@ def _take_lock(path: Path) -> int:
 
 def _check_stamp(path: Path) -> None:
     try:
-        text = (path / _STAMP).read_text("ascii")
+        text = (path / STAMP).read_text("ascii")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataFolderError(f"cannot read {path / _STAMP}: {error}") from None
+        raise DataFolderError(f"cannot read {path / STAMP}: {error}") from None
     program, _, number = text.strip().partition(" ")
     if program != "noosphere" or not number.isdecimal() or len(number) > _NUMBER_DIGITS_MAX:
-        raise DataFolderError(f"{path / _STAMP} is damaged: it should say 'noosphere {FORMAT}'")
+        raise DataFolderError(f"{path / STAMP} is damaged: it should say 'noosphere {FORMAT}'")
     check_format(int(number), path)
 
 
@@ -185,7 +185,7 @@ def _write_stamp(path: Path) -> None:
             os.fsync(fd)
         finally:
             os.close(fd)
-        os.replace(fresh, path / _STAMP)
+        os.replace(fresh, path / STAMP)
         sync_folder(path)
     except OSError as error:
         raise DataFolderError(f"cannot write to the data folder {path}: {error.strerror}") from None

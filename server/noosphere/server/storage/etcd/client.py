@@ -157,6 +157,15 @@ class EtcdClient:
         response = await self._call("KV/Txn", request, wire.TxnResponse.FromString)
         return Written(response.succeeded, response.header.revision, response.responses)
 
+    async def alarms(self) -> list[tuple[int, str]]:
+        """Returns which members have raised which alarms: such a cluster refuses writes.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        response = await self._call("Maintenance/Alarm", wire.AlarmRequest(), wire.AlarmResponse.FromString)
+        return [(alarm.member_id, wire.AlarmType.Name(alarm.alarm)) for alarm in response.alarms]
+
     async def grant(self, seconds: int) -> int:
         """Begins a lease; returns its id. If the caller is cancelled meanwhile, the lease is given back first.
 

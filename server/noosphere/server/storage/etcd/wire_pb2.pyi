@@ -19,6 +19,30 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _AlarmType:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AlarmTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AlarmType.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    NO_ALARM: _AlarmType.ValueType  # 0
+    """Any."""
+    NOSPACE: _AlarmType.ValueType  # 1
+    """The database has reached its quota."""
+    CORRUPT: _AlarmType.ValueType  # 2
+    """What members hold differs."""
+
+class AlarmType(_AlarmType, metaclass=_AlarmTypeEnumTypeWrapper):
+    """Kinds of alarms."""
+
+NO_ALARM: AlarmType.ValueType  # 0
+"""Any."""
+NOSPACE: AlarmType.ValueType  # 1
+"""The database has reached its quota."""
+CORRUPT: AlarmType.ValueType  # 2
+"""What members hold differs."""
+Global___AlarmType: _TypeAlias = AlarmType  # noqa: Y015
+
 @_typing.final
 class KeyValue(_message.Message):
     """A key as it was at some revision."""
@@ -831,3 +855,83 @@ class AuthenticateResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AuthenticateResponse: _TypeAlias = AuthenticateResponse  # noqa: Y015
+
+@_typing.final
+class AlarmRequest(_message.Message):
+    """Asks which alarms there are."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACTION_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    ALARM_FIELD_NUMBER: _builtins.int
+    action: _builtins.int
+    """What is asked: 0 for all that there are, 1 to raise one."""
+    member_id: _builtins.int
+    """Of which member, 0 for all."""
+    alarm: Global___AlarmType.ValueType
+    """Which kind."""
+    def __init__(
+        self,
+        *,
+        action: _builtins.int = ...,
+        member_id: _builtins.int = ...,
+        alarm: Global___AlarmType.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "alarm", b"alarm", "member_id", b"member_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlarmRequest: _TypeAlias = AlarmRequest  # noqa: Y015
+
+@_typing.final
+class AlarmMember(_message.Message):
+    """An alarm of a member."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    ALARM_FIELD_NUMBER: _builtins.int
+    member_id: _builtins.int
+    """The member."""
+    alarm: Global___AlarmType.ValueType
+    """What it is about."""
+    def __init__(
+        self,
+        *,
+        member_id: _builtins.int = ...,
+        alarm: Global___AlarmType.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "member_id", b"member_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlarmMember: _TypeAlias = AlarmMember  # noqa: Y015
+
+@_typing.final
+class AlarmResponse(_message.Message):
+    """The alarms."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ALARMS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def alarms(self) -> _containers.RepeatedCompositeFieldContainer[Global___AlarmMember]:
+        """All of them."""
+
+    def __init__(
+        self,
+        *,
+        alarms: _abc.Iterable[Global___AlarmMember] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarms", b"alarms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlarmResponse: _TypeAlias = AlarmResponse  # noqa: Y015
