@@ -20,6 +20,7 @@ from noosphere.server.cli import (
     session_shapes,
     shapes,
     token_shapes,
+    top_shapes,
 )
 from noosphere.server.cli.exits import EXIT_CODES_HELP
 from noosphere.server.cli.main import app
@@ -72,6 +73,7 @@ def shape_types() -> list[type]:
         kind
         for module in (
             shapes,
+            top_shapes,
             backup_shapes,
             demo_shapes,
             session_shapes,

@@ -42,6 +42,7 @@ def test_the_promised_commands_exist() -> None:
             "watch",
             "claims",
             "stats",
+            "top",
             "epochs",
             "demo",
             "check",

@@ -5,6 +5,7 @@ import warnings
 
 from noosphere.v1 import admin_dump_pb2 as noosphere_dot_v1_dot_admin__dump__pb2
 from noosphere.v1 import admin_grants_pb2 as noosphere_dot_v1_dot_admin__grants__pb2
+from noosphere.v1 import admin_overview_pb2 as noosphere_dot_v1_dot_admin__overview__pb2
 from noosphere.v1 import admin_service_pb2 as noosphere_dot_v1_dot_admin__service__pb2
 from noosphere.v1 import admin_tokens_pb2 as noosphere_dot_v1_dot_admin__tokens__pb2
 from noosphere.v1 import admin_usage_pb2 as noosphere_dot_v1_dot_admin__usage__pb2
@@ -98,6 +99,11 @@ class AdminServiceStub(object):
                 '/noosphere.v1.AdminService/GetUsage',
                 request_serializer=noosphere_dot_v1_dot_admin__usage__pb2.GetUsageRequest.SerializeToString,
                 response_deserializer=noosphere_dot_v1_dot_admin__usage__pb2.GetUsageResponse.FromString,
+                _registered_method=True)
+        self.GetOverview = channel.unary_unary(
+                '/noosphere.v1.AdminService/GetOverview',
+                request_serializer=noosphere_dot_v1_dot_admin__overview__pb2.GetOverviewRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_admin__overview__pb2.GetOverviewResponse.FromString,
                 _registered_method=True)
         self.CreateToken = channel.unary_unary(
                 '/noosphere.v1.AdminService/CreateToken',
@@ -221,6 +227,14 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetOverview(self, request, context):
+        """Tells how this server is doing: counts to be compared with those of a moment before. INVALID_ARGUMENT: INVALID_FIELD.
+        UNIMPLEMENTED: NOT_IMPLEMENTED, if it counts nothing, as one inside a test may.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateToken(self, request, context):
         """Makes an API token. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 100,000 tokens.
         """
@@ -323,6 +337,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.GetUsage,
                     request_deserializer=noosphere_dot_v1_dot_admin__usage__pb2.GetUsageRequest.FromString,
                     response_serializer=noosphere_dot_v1_dot_admin__usage__pb2.GetUsageResponse.SerializeToString,
+            ),
+            'GetOverview': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetOverview,
+                    request_deserializer=noosphere_dot_v1_dot_admin__overview__pb2.GetOverviewRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_admin__overview__pb2.GetOverviewResponse.SerializeToString,
             ),
             'CreateToken': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateToken,
@@ -675,6 +694,33 @@ class AdminService(object):
             '/noosphere.v1.AdminService/GetUsage',
             noosphere_dot_v1_dot_admin__usage__pb2.GetUsageRequest.SerializeToString,
             noosphere_dot_v1_dot_admin__usage__pb2.GetUsageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetOverview(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.AdminService/GetOverview',
+            noosphere_dot_v1_dot_admin__overview__pb2.GetOverviewRequest.SerializeToString,
+            noosphere_dot_v1_dot_admin__overview__pb2.GetOverviewResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from grpc import aio as _aio
 from noosphere.v1 import admin_dump_pb2 as _admin_dump_pb2
 from noosphere.v1 import admin_grants_pb2 as _admin_grants_pb2
+from noosphere.v1 import admin_overview_pb2 as _admin_overview_pb2
 from noosphere.v1 import admin_service_pb2 as _admin_service_pb2
 from noosphere.v1 import admin_tokens_pb2 as _admin_tokens_pb2
 from noosphere.v1 import admin_usage_pb2 as _admin_usage_pb2
@@ -74,6 +75,10 @@ class AdminServiceStub:
     """Tells which principals, agents or namespaces use this server most, since it started.
     INVALID_ARGUMENT: INVALID_FIELD.
     """
+    GetOverview: _grpc.UnaryUnaryMultiCallable[_admin_overview_pb2.GetOverviewRequest, _admin_overview_pb2.GetOverviewResponse]
+    """Tells how this server is doing: counts to be compared with those of a moment before. INVALID_ARGUMENT: INVALID_FIELD.
+    UNIMPLEMENTED: NOT_IMPLEMENTED, if it counts nothing, as one inside a test may.
+    """
     CreateToken: _grpc.UnaryUnaryMultiCallable[_admin_tokens_pb2.CreateTokenRequest, _admin_tokens_pb2.CreateTokenResponse]
     """Makes an API token. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 100,000 tokens."""
     CreateScopedToken: _grpc.UnaryUnaryMultiCallable[_admin_tokens_pb2.CreateScopedTokenRequest, _admin_tokens_pb2.CreateScopedTokenResponse]
@@ -134,6 +139,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     GetUsage: _aio.UnaryUnaryMultiCallable[_admin_usage_pb2.GetUsageRequest, _admin_usage_pb2.GetUsageResponse]  # type: ignore[assignment]
     """Tells which principals, agents or namespaces use this server most, since it started.
     INVALID_ARGUMENT: INVALID_FIELD.
+    """
+    GetOverview: _aio.UnaryUnaryMultiCallable[_admin_overview_pb2.GetOverviewRequest, _admin_overview_pb2.GetOverviewResponse]  # type: ignore[assignment]
+    """Tells how this server is doing: counts to be compared with those of a moment before. INVALID_ARGUMENT: INVALID_FIELD.
+    UNIMPLEMENTED: NOT_IMPLEMENTED, if it counts nothing, as one inside a test may.
     """
     CreateToken: _aio.UnaryUnaryMultiCallable[_admin_tokens_pb2.CreateTokenRequest, _admin_tokens_pb2.CreateTokenResponse]  # type: ignore[assignment]
     """Makes an API token. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 100,000 tokens."""
@@ -264,6 +273,16 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_admin_usage_pb2.GetUsageResponse, _abc.Awaitable[_admin_usage_pb2.GetUsageResponse]]:
         """Tells which principals, agents or namespaces use this server most, since it started.
         INVALID_ARGUMENT: INVALID_FIELD.
+        """
+
+    @_abc_1.abstractmethod
+    def GetOverview(
+        self,
+        request: _admin_overview_pb2.GetOverviewRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_overview_pb2.GetOverviewResponse, _abc.Awaitable[_admin_overview_pb2.GetOverviewResponse]]:
+        """Tells how this server is doing: counts to be compared with those of a moment before. INVALID_ARGUMENT: INVALID_FIELD.
+        UNIMPLEMENTED: NOT_IMPLEMENTED, if it counts nothing, as one inside a test may.
         """
 
     @_abc_1.abstractmethod

@@ -49,7 +49,6 @@ from .rpc.sessions import SessionRpc
 from .rpc.steps.authorization import AuthorizationStep
 from .rpc.steps.limits import limits_step
 from .rpc.steps.shedding import shedding_step
-from .security import Usage
 from .security.keypairs import UnfitCertificate
 from .security.minting import ApiTokens
 from .storage.embedded import Journal, StoreFailed
@@ -224,12 +223,13 @@ async def serve(
     check_reach(settings)
     _check_port(settings.listen)
     credentials = _credentials(settings, clock)
-    observed = Observed(clock)
+    server_id = secrets.token_hex(8)
+    observed = Observed(clock, server_id)
     async with contextlib.AsyncExitStack() as stack:
         models = _models(settings, clock, observed.models)
         stack.push_async_callback(models.aclose)
         lasting = await stack.enter_async_context(open_lasting(settings, clock=clock, models=models, on_fatal=fatal))
-        own = ServerInfo(secrets.token_hex(8), "", __version__, clock.wall_ms(), leads=False)
+        own = ServerInfo(server_id, "", __version__, clock.wall_ms(), leads=False)
         servers = Servers(lasting.coordinator, own, shared=is_replica(settings))
         leadership = Leadership(lasting.coordinator.locks, own.id, clock) if is_replica(settings) else None
         leads: Leads = leadership or AlwaysLeads()
@@ -266,7 +266,7 @@ async def serve(
                 on_fatal=fatal,
                 on_epoch=on_epoch,
             ),
-            partial(_faces, settings, clock, clock.monotonic_ms(), servers, gate, observed.usage, authorization),
+            partial(_faces, settings, clock, clock.monotonic_ms(), servers, gate, observed, authorization),
             server,
             clock,
             may_end=may_end(settings),
@@ -339,7 +339,7 @@ def _faces(
     started_ms: int,
     servers: Servers,
     gate: Gate,
-    usage: Usage,
+    observed: Observed,
     authorization: AuthorizationStep,
     engine: Engine,
 ) -> Faces:
@@ -352,7 +352,8 @@ def _faces(
             clock,
             started_ms,
             servers,
-            usage=usage,
+            usage=observed.usage,
+            overview=observed.overview,
             tokens=ApiTokens(engine.memory.core.coordinator, clock, os.urandom, taken=settings.tokens),
             dumper=engine.dumper,
         ),

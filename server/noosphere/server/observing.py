@@ -19,6 +19,7 @@ from .facts.service import Facts
 from .memory import Memory
 from .metrics import (
     Exporter,
+    Overview,
     PrometheusCallMetrics,
     PrometheusMemoryMetrics,
     PrometheusModelMetrics,
@@ -40,6 +41,9 @@ from .security import Usage
 
 log = structlog.get_logger(__name__)
 
+STATE_SECONDS_MAX = 2.0
+"""How long whoever looks on waits for the store."""
+
 TOTALS_MS = 30_000
 """How old the totals of a store may be that has to go over all namespaces for them."""
 
@@ -49,6 +53,7 @@ class Observed:
 
     Args:
         clock: the source of time.
+        server_id: tells this life of the server from others.
 
     Attributes:
         registry: where all figures are.
@@ -60,8 +65,9 @@ class Observed:
         models: figures of models.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, server_id: str) -> None:
         self._clock = clock
+        self._server_id = server_id
         self.registry = CollectorRegistry()
         self.usage = Usage(clock.wall_ms)
         self.calls = PrometheusCallMetrics(self.registry)
@@ -143,6 +149,29 @@ class Observed:
             jobs_dead=jobs.dead,
             oldest_job_seconds=max(0, self._clock.wall_ms() - jobs.oldest_ms) / 1000 if jobs.oldest_ms else 0.0,
             leads=self._leads(),
+        )
+
+    async def overview(self) -> Overview:
+        """Returns how the server is doing."""
+        state: State | None = None
+        with contextlib.suppress(Refusal, TimeoutError):
+            async with asyncio.timeout(STATE_SECONDS_MAX):
+                state = await self.state()
+        method = "/noosphere.v1.MemoryService/{}".format
+        return Overview(
+            self._server_id,
+            self.calls.call_count,
+            self.calls.open_count,
+            self.calls.refusal_count,
+            self.memory.conflict_count,
+            {
+                "Get": self.calls.latency_of(method("Get")),
+                "Put": self.calls.latency_of(method("Put")),
+                "commit": self.ports.latency_of("store", "commit"),
+                "watch lag": self.memory.lag,
+            },
+            state,
+            self.sessions.health(),
         )
 
     async def _totals_of(self, memory: Memory) -> StoreTotals:

@@ -10,6 +10,7 @@ import grpc
 
 from noosphere.client import Client, ConflictPolicy
 from noosphere.v1 import admin_dump_pb2, types_pb2
+from noosphere.v1 import admin_overview_pb2 as overview_pb
 from noosphere.v1 import admin_service_pb2 as pb
 from noosphere.v1 import admin_usage_pb2 as usage_pb
 from noosphere.v1.admin_service_pb2_grpc import AdminServiceStub
@@ -105,6 +106,10 @@ class AdminApi:
             gone = error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
             code = ExitCode.UNREACHABLE if gone else ExitCode.REFUSED
             raise CliError(code, error.details() or error.code().name, error.code().name) from None
+
+    async def overview(self, top: int) -> overview_pb.GetOverviewResponse:
+        """Returns how the server is doing, with the ``top`` agents and namespaces that called last."""
+        return await self._call(self._stub.GetOverview, overview_pb.GetOverviewRequest(top=top))
 
     async def epochs(self) -> list[EpochShape]:
         """Returns the epochs, oldest first."""

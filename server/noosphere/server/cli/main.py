@@ -45,6 +45,7 @@ from . import (
     session_changes,
     sessions,
     tokens,
+    top,
 )
 from .common import (
     AgentOption,
@@ -79,6 +80,7 @@ for group in (
     conflicts.app,
     boards.app,
     engine.app,
+    top.app,
     backups.app,
     doctor.app,
     checks.app,

@@ -5,12 +5,14 @@ from .exporter import Exporter
 from .measured import measured
 from .memory import PrometheusMemoryMetrics
 from .models import PrometheusModelMetrics
+from .overview import Overview
 from .ports import PrometheusPortMetrics
 from .sessions import PrometheusSessionMetrics
 from .state import PrometheusState, State
 
 __all__ = [
     "Exporter",
+    "Overview",
     "PrometheusCallMetrics",
     "PrometheusMemoryMetrics",
     "PrometheusModelMetrics",

@@ -60,6 +60,11 @@ class PrometheusCallMetrics(Collector):
         return sum(sum(figures.codes.values()) for figures in self._methods.values())
 
     @property
+    def refusal_count(self) -> int:
+        """Calls refused, for whatever reason."""
+        return sum(self._reasons.values())
+
+    @property
     def open_count(self) -> int:
         """Calls under way."""
         return sum(figures.open for figures in self._methods.values())

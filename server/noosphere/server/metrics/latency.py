@@ -13,20 +13,26 @@ class Latency:
     """Durations in seconds.
 
     Attributes:
+        bounds: upper bounds of buckets, in seconds; above the last one is one more.
         sum_seconds: of all of them.
     """
 
-    __slots__ = ("_bounds", "_counts", "sum_seconds")
+    __slots__ = ("_counts", "bounds", "sum_seconds")
 
     def __init__(self, bounds: Sequence[float] = BOUNDS) -> None:
-        self._bounds = tuple(bounds)
-        self._counts = [0] * (len(self._bounds) + 1)
+        self.bounds = tuple(bounds)
+        self._counts = [0] * (len(self.bounds) + 1)
         self.sum_seconds = 0.0
 
     def add(self, seconds: float) -> None:
         """Takes one."""
-        self._counts[bisect_left(self._bounds, seconds)] += 1
+        self._counts[bisect_left(self.bounds, seconds)] += 1
         self.sum_seconds += seconds
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many there were in each bucket, and above the last bound."""
+        return tuple(self._counts)
 
     @property
     def count(self) -> int:
@@ -36,22 +42,7 @@ class Latency:
     def buckets(self) -> list[tuple[str, float]]:
         """Returns how many were at most as long as each bound, as Prometheus has it."""
         found, below = [], 0
-        for bound, count in zip((*map(str, self._bounds), "+Inf"), self._counts, strict=True):
+        for bound, count in zip((*map(str, self.bounds), "+Inf"), self._counts, strict=True):
             below += count
             found.append((bound, float(below)))
         return found
-
-    def quantile_seconds(self, share: float) -> float:
-        """Returns the bound below which a share of them lies, 0.0 if there were none; the last bound at most.
-
-        Args:
-            share: above 0 and up to 1.
-        """
-        left = share * self.count
-        if not left:
-            return 0.0
-        for bound, count in zip(self._bounds, self._counts, strict=False):
-            left -= count
-            if left <= 0:
-                return bound
-        return self._bounds[-1]

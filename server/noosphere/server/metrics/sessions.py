@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 CLASSES_MAX = 32
@@ -21,6 +24,18 @@ _NAMES = {
     "state_lifespan": ("state_lifespan_turns", "Mean life of items that have left working memory, in turns."),
     "token_growth": ("token_growth_ratio", "Growth of contexts per turn, as a share."),
 }
+
+
+class ClassHealth(NamedTuple):
+    """How sessions of one class have fared: means since the start, None of what is not known.
+
+    Attributes:
+        turns: of which something is known.
+        means: each figure's mean, by its metric.
+    """
+
+    turns: int
+    means: Mapping[str, float]
 
 
 class PrometheusSessionMetrics:
@@ -44,14 +59,28 @@ class PrometheusSessionMetrics:
             registry=registry,
         )
         self._classes: set[str] = set()
+        self._fared: dict[str, dict[str, tuple[int, float]]] = {}
 
     def observe(self, session_class: str, metric: str, value: float) -> None:
         """Takes one figure."""
-        self._histograms[metric].labels(self._class(session_class)).observe(value)
+        name = self._class(session_class)
+        self._histograms[metric].labels(name).observe(value)
+        # Histograms keep no sum of what may be negative.
+        figures = self._fared.setdefault(name, {})
+        count, total = figures.get(metric, (0, 0.0))
+        figures[metric] = (count + 1, total + value)
 
     def decided(self, session_class: str, action: str) -> None:
         """Counts one decision."""
         self._decisions.labels(self._class(session_class), action).inc()
+
+    def health(self) -> dict[str, ClassHealth]:
+        """Returns how sessions have fared, by class."""
+        found: dict[str, ClassHealth] = {}
+        for name, figures in sorted(self._fared.items()):
+            means = {metric: total / count for metric, (count, total) in figures.items()}
+            found[name] = ClassHealth(max(count for count, _ in figures.values()), means)
+        return found
 
     def _class(self, session_class: str) -> str:
         name = session_class or UNNAMED

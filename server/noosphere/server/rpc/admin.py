@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import resource
-import sys
+from collections.abc import Awaitable, Callable
 
 from noosphere.consistency import decode_page, encode_page, fingerprint
 from noosphere.v1 import admin_service_pb2 as pb
@@ -17,20 +16,23 @@ from ..memory import Memory
 from ..memory.grants import Grants
 from ..memory.namespaces import NamespaceDescription
 from ..memory.reads import check_page_size
+from ..metrics.overview import Overview
 from ..ports.runtime import Clock
 from ..security import Usage
 from ..security.minting import ApiTokens
 from . import decode, encode
 from .admin_dump import DumpMethods
 from .admin_grants import GrantMethods
+from .admin_overview import OverviewMethods
 from .admin_tokens import TokenMethods
 from .admin_usage import UsageMethods
 from .calls import Context, unary
 from .pages import pattern_at, position_of, revision_at
+from .process import resident_bytes
 from .times import timestamp
 
 
-class AdminRpc(DumpMethods, GrantMethods, TokenMethods, UsageMethods, AdminServiceServicer):
+class AdminRpc(DumpMethods, GrantMethods, OverviewMethods, TokenMethods, UsageMethods, AdminServiceServicer):
     """The gRPC face of administration.
 
     Args:
@@ -39,6 +41,7 @@ class AdminRpc(DumpMethods, GrantMethods, TokenMethods, UsageMethods, AdminServi
         started_ms: monotonic time at which the process began to serve; None: now.
         servers: knows the servers of the fleet; None: there is only this one, which has no address.
         usage: counts what callers do; None: nobody does.
+        overview: tells how the server is doing; None: nobody does.
         tokens: makes and ends API tokens; None: nobody is asked for one.
         dumper: takes dumps; None: nobody does.
     """
@@ -51,6 +54,7 @@ class AdminRpc(DumpMethods, GrantMethods, TokenMethods, UsageMethods, AdminServi
         servers: Servers | None = None,
         *,
         usage: Usage | None = None,
+        overview: Callable[[], Awaitable[Overview]] | None = None,
         tokens: ApiTokens | None = None,
         dumper: Dumper | None = None,
     ) -> None:
@@ -59,6 +63,7 @@ class AdminRpc(DumpMethods, GrantMethods, TokenMethods, UsageMethods, AdminServi
         self._started_ms = clock.monotonic_ms() if started_ms is None else started_ms
         own = ServerInfo("", "", __version__, clock.wall_ms(), leads=True)
         self._servers = servers or Servers(memory.core.coordinator, own, shared=False)
+        self._overview = overview
         self._usage = usage or Usage(clock.wall_ms)
         self._tokens = tokens or ApiTokens(memory.core.coordinator, clock, os.urandom, taken=False)
         self._dumper = dumper
@@ -131,7 +136,7 @@ class AdminRpc(DumpMethods, GrantMethods, TokenMethods, UsageMethods, AdminServi
             watch_count=self._memory.watches.open_count,
             agent_count=core.coordinator.active_count(),
             uptime_seconds=(self._clock.monotonic_ms() - self._started_ms) / 1000,
-            resident_bytes=_resident_bytes(),
+            resident_bytes=resident_bytes(),
             epoch=core.store.epoch,
             journal_bytes=totals.journal_bytes,
         )
@@ -197,13 +202,3 @@ def _info(described: NamespaceDescription) -> pb.NamespaceInfo:
         policy=encode.policy(described.policy),
         cuts=[pb.EpochCut(epoch=cut.epoch, cut=cut.cut) for cut in view.cuts],
     )
-
-
-def _resident_bytes() -> int:
-    try:
-        with open("/proc/self/statm") as statm:
-            return int(statm.read().split()[1]) * resource.getpagesize()
-    except OSError:
-        # Elsewhere the peak is the best that the standard library tells; macOS counts in bytes.
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else peak * 1024

@@ -366,6 +366,7 @@ RULES: Mapping[str, Rule] = {
             "ListEpochs": Administrators(READ),
             "ListServers": Administrators(READ),
             "GetUsage": Administrators(READ),
+            "GetOverview": Administrators(READ),
             "CreateToken": Administrators(),
             "CreateScopedToken": InService("a narrower credential than one's own is anybody's to make"),
             "ListTokens": Administrators(),
