@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.support.api import put_op
 from tests.support.closed import bearer, mint_offline, open_channel, serving
+from tests.support.issuer import AUDIENCE, ISSUER, claims, crafted, jwk, key_set, signed, signed_with_the_public_key
 from tests.support.statuses import Refused, refused
 
 from noosphere.server.app import StartupError
@@ -273,3 +275,41 @@ async def test_what_other_machines_reach_is_served_with_credentials(tmp_path: Pa
     ):
         error = await refusal(MemoryServiceStub(channel).GetServerInfo(pb.GetServerInfoRequest()))
         assert error.code is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_web_tokens_are_taken_beside_api_tokens_until_their_key_is_withdrawn(tmp_path: Path) -> None:
+    data, keys = tmp_path / "data", tmp_path / "jwks.json"
+    keys.write_bytes(key_set(jwk("ES256", "k")))
+    (api,) = await mint_offline(data, Wanted("planner"))
+    settings = {"jwt_issuer": ISSUER, "jwt_audience": AUDIENCE, "jwt_jwks": str(keys), "jwt_admins": "root, other"}
+    now_s = time.time()
+    planner = bearer(signed(claims(now_s), "ES256"))
+    root = bearer(signed(claims(now_s, sub="root"), "ES256"))
+    async with serving(data, tokens=True, **settings) as address, open_channel(address) as channel:
+        memory, admin = MemoryServiceStub(channel), AdminServiceStub(channel)
+        for metadata in (planner, bearer(api.text)):
+            await memory.OpenAgent(pb.OpenAgentRequest(agent_id="planner", takeover=True), metadata=metadata)
+        await admin.ListTokens(tokens_pb.ListTokensRequest(), metadata=root)
+        error = await refusal(admin.ListTokens(tokens_pb.ListTokensRequest(), metadata=planner))
+        assert error.code is grpc.StatusCode.PERMISSION_DENIED
+        scoped = await admin.CreateScopedToken(tokens_pb.CreateScopedTokenRequest(agent="planner"), metadata=planner)
+        await memory.OpenAgent(pb.OpenAgentRequest(agent_id="planner", takeover=True), metadata=bearer(scoped.token))
+        for forged in (
+            crafted({"alg": "none"}, claims(now_s, sub="root")),
+            signed_with_the_public_key(claims(now_s, sub="root"), "ES256"),
+            signed(claims(now_s, sub="root", aud="elsewhere"), "ES256"),
+        ):
+            error = await refusal(admin.ListTokens(tokens_pb.ListTokensRequest(), metadata=bearer(forged)))
+            assert (error.code, error.message) == (grpc.StatusCode.UNAUTHENTICATED, "the credential is not valid")
+        pipeline = memory.Pipeline(metadata=planner)
+        keys.write_bytes(key_set(jwk("ES256", "k", 1)))
+        async with asyncio.timeout(SECONDS_MAX):
+            error = await refusal(_rest(pipeline))
+        assert error.code is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_a_key_set_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
+    settings = {"jwt_issuer": ISSUER, "jwt_audience": AUDIENCE, "jwt_jwks": str(tmp_path / "jwks.json")}
+    with pytest.raises(StartupError, match=r"jwt_jwks: .* cannot be read: No such file"):
+        async with serving(tmp_path / "data", **settings):
+            pass

@@ -124,6 +124,7 @@ def test_addresses_split_into_host_and_port() -> None:
         ('[serve]\nlisten = "x"', "unknown key 'serve'"),
         ('durability = "maybe"', "durability: input should be 'fsync' or 'os', not 'maybe'"),
         ("memory_mib_max = 1", "memory_mib_max: input should be greater than or equal to 16, not 1"),
+        ('jwt_jwks = "/k"', "jwt_jwks: '/k' is of no use without jwt_issuer"),
         ("listen = 7443", "listen: input should be a valid string, not 7443"),
         ('data = ""', "data: '' is not a path"),
         ('data = "a\\u0000b"', "data: 'a\\x00b' is not a path: it contains NUL"),
@@ -295,3 +296,21 @@ def test_a_password_of_etcd_is_not_repeated(tmp_path: Path) -> None:
     )
     file = _file(tmp_path, f'{engines}etcd_username = "u"\netcd_password = "canary"\n')
     assert "canary" not in repr(load(file).settings)
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        ({"jwt_issuer": "i"}, "jwt_jwks: is required with jwt_issuer and jwt_audience"),
+        ({"jwt_issuer": "i", "jwt_jwks": "keys.json"}, "--jwt-jwks: 'keys.json' is of no use without jwt_audience"),
+        ({"jwt_issuer": "i", "jwt_audience": "a", "jwt_jwks": "http://i.example/k"}, "is not https"),
+    ],
+)
+def test_web_tokens_need_an_issuer_an_audience_and_keys_that_nobody_can_change(
+    flags: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load(flags=flags)
+    assert problem in str(raised.value)
+    found = Settings(jwt_issuer="i", jwt_audience="a", jwt_jwks="https://i.example/k")
+    assert found.jwt_jwks == "https://i.example/k"

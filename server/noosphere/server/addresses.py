@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from urllib.parse import urlsplit
 
 from pydantic import ValidationInfo
 
@@ -30,11 +31,41 @@ def split_list(text: str) -> list[str]:
 
 def is_loopback(listen: str) -> bool:
     """Tells whether an address is one of this machine alone."""
-    host, _ = split_address(listen)
+    return _is_this_machine(split_address(listen)[0])
+
+
+def _is_this_machine(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def is_url(place: str) -> bool:
+    """Tells whether a place is meant to be a URL, and not a file."""
+    return "://" in place
+
+
+def trusted_url(url: str) -> str:
+    """Returns a URL that nobody on the way can change what comes from.
+
+    Raises:
+        ValueError: it is none, holds a password, or leads over a network without TLS.
+    """
+    if "@" in url:
+        # Not repeated: it may be a password.
+        raise ValueError("holds a user's name or password")
+    try:
+        parts = urlsplit(url)
+        # Reading the port checks it.
+        host = parts.hostname if parts.port != 0 else None
+    except ValueError:
+        host = None
+    if not host:
+        raise ValueError(f"{url!r} is not a URL")
+    if parts.scheme != "https" and not (parts.scheme == "http" and _is_this_machine(host)):
+        raise ValueError(f"{url!r} is not https: whoever is on the way could change what comes from there")
+    return url
 
 
 def an_address(listen: str) -> str:

@@ -15,6 +15,7 @@ TOKENS = {
     "GitHub": "ghp_" + FILL[:36],
     "GitHub, fine-grained": "github_pat_" + FILL[:30],
     "GitLab": "glpat-" + FILL[:20],
+    "this server": "noo_" + "0123456789abcdef" * 1 + "_" + "0123456789abcdef" * 4,
     "OpenAI": "sk-" + "proj-" + FILL,
     "Anthropic": "sk-" + "ant-" + FILL,
     "Stripe": "sk_" + "live_" + FILL[:24],

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 _TOKENS = (
     (r"(?<![A-Z0-9])(?:AKIA|ASIA|AGPA|AIDA|AROA)[A-Z0-9]{16}(?![A-Z0-9])", "an access key of AWS"),
     (r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{22,})", "a token of GitHub"),
+    (r"\bnoo_[0-9a-f]{16}_[0-9a-f]{64}", "a token of this server"),
     (r"\bglpat-[\w-]{20,}", "a token of GitLab"),
     (r"\b(?:sk|rk|pk)[-_](?:(?:live|test|proj|ant|or|svcacct)[-_])*[\w-]{16,}", "an API key"),
     (r"\bxox[abeoprs]-[\w-]{10,}", "a token of Slack"),
