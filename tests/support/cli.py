@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from tests.support.process import NOOSPHERE
+from tests.support.warm import WarmProcess, is_cold
 
 SECONDS_MAX = 60.0
 """A bound against hanging, far above what any command takes."""
@@ -87,12 +88,17 @@ class Cli:
 
     def run(self, *arguments: str, stdin: bytes = b"", environment: Mapping[str, str] | None = None) -> Done:
         """Runs one command to its end."""
+        environment = self.environment(environment)
+        if not is_cold(arguments, environment):
+            process = WarmProcess(arguments, environment, stdin=stdin)
+            out, err = process.finish(SECONDS_MAX)
+            return Done(process.wait(), out, err.decode())
         done = subprocess.run(
             [str(NOOSPHERE), *arguments],
             input=stdin,
             capture_output=True,
             timeout=SECONDS_MAX,
-            env=self.environment(environment),
+            env=environment,
         )
         return Done(done.returncode, done.stdout, done.stderr.decode())
 

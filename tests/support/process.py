@@ -11,6 +11,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.support.warm import WarmProcess
+
 NOOSPHERE = Path(sysconfig.get_path("scripts")) / "noosphere"
 START_SECONDS_MAX = 60.0
 EXIT_SECONDS_MAX = 60.0
@@ -23,7 +25,7 @@ class ServerProcess:
     Args:
         data: the data folder.
         options: further options of ``noosphere serve``.
-        command: what to run instead of the installed ``noosphere``.
+        command: what to run from nothing; None: the installed ``noosphere``, warm.
         cwd: where to run it.
 
     Attributes:
@@ -35,14 +37,14 @@ class ServerProcess:
         self,
         data: Path,
         options: Sequence[str] = (),
-        command: Sequence[str] = (str(NOOSPHERE),),
+        command: Sequence[str] | None = None,
         cwd: Path | None = None,
     ) -> None:
         self.data = data
         self.options = tuple(options)
         self.address = ""
-        self.process: subprocess.Popen[str] | None = None
-        self._command = tuple(command)
+        self.process: subprocess.Popen[bytes] | WarmProcess | None = None
+        self._command = command
         self._cwd = cwd
         self._stderr: list[str] = []
         self._reader: threading.Thread | None = None
@@ -63,17 +65,21 @@ class ServerProcess:
     def start(self, listen: str = "127.0.0.1:0") -> str:
         """Starts a process and returns its address once it answers calls."""
         assert self.process is None or self.process.poll() is not None, "the previous process still runs"
-        self.process = subprocess.Popen(
-            [*self._command, "serve", "--listen", listen, "--data", str(self.data), *self.options],
-            cwd=self._cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            # Signals of the terminal are for pytest; the server gets those that a test sends.
-            start_new_session=True,
-            env={name: value for name, value in os.environ.items() if not name.startswith("NOOSPHERE_")},
-        )
+        arguments = ["serve", "--listen", listen, "--data", str(self.data), *self.options]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("NOOSPHERE_")}
+        if self._command is None:
+            self.process = WarmProcess(arguments, environment, cwd=self._cwd)
+        else:
+            self.process = subprocess.Popen(
+                [*self._command, *arguments],
+                cwd=self._cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                # Signals of the terminal are for pytest; the server gets those that a test sends.
+                start_new_session=True,
+                env=environment,
+            )
         # Each process gets a list of its own: a late line of the previous one belongs to that one.
         self._stderr = []
         self._reader = threading.Thread(target=_drain, args=(self.process, self._stderr), daemon=True)
@@ -127,13 +133,13 @@ class ServerProcess:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
-    def _await_address(self, process: subprocess.Popen[str]) -> str:
+    def _await_address(self, process: subprocess.Popen[bytes] | WarmProcess) -> str:
         assert process.stdout is not None
         timer = threading.Timer(START_SECONDS_MAX, process.kill)
         timer.start()
         try:
             for line in process.stdout:
-                if found := _ADDRESS.search(line):
+                if found := _ADDRESS.search(line.decode()):
                     return found[1]
         finally:
             timer.cancel()
@@ -141,7 +147,7 @@ class ServerProcess:
         raise AssertionError(f"the server ended with {process.returncode} before it served:\n{self.stderr}")
 
 
-def _drain(process: subprocess.Popen[str], lines: list[str]) -> None:
+def _drain(process: subprocess.Popen[bytes] | WarmProcess, lines: list[str]) -> None:
     assert process.stderr is not None
     with process.stderr:
-        lines.extend(process.stderr)
+        lines.extend(line.decode() for line in process.stderr)
