@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from structlog.testing import capture_logs
+from tests.support.api import Agent
 from tests.support.engine import LocalServer, local_server
+from tests.support.sessions import SessionAgent
 from tests.support.watching import watching
 
 from noosphere.consistency import Reason, Refusal
-from noosphere.server.supervision import TaskEnded, supervise
+from noosphere.server.sessions.upkeep import INTERVAL_MS_MIN
+from noosphere.server.supervision import MISTAKES_MAX, TaskEnded, supervise
 from noosphere.v1 import memory_service_pb2 as pb
+from noosphere.v1 import session_service_pb2 as pb_sessions
 
 SPACE = "shared/s"
 SWEEP_MS = 1_000
@@ -30,14 +36,14 @@ async def local(tmp_path: Path) -> AsyncIterator[LocalServer]:
         yield server
 
 
-def failing_once(method: Any) -> Any:
-    """Returns ``method`` with a mistake that happens at the first call."""
+def failing(method: Any, times: float = 1) -> Any:
+    """Returns ``method`` with a mistake that happens at the first calls."""
     calls = 0
 
     async def call(*arguments: Any) -> Any:
         nonlocal calls
         calls += 1
-        if calls == 1:
+        if calls <= times:
             raise Planted("planted by the test")
         return await method(*arguments)
 
@@ -51,7 +57,7 @@ async def test_a_mistake_in_one_round_of_upkeep_is_logged_and_the_next_round_run
     agent = await local.api.agent("a")
     put = await agent.put(SPACE, "k", 1, ttl_ms=SWEEP_MS // 2)
     upkeep = local.engine.memory.upkeep
-    monkeypatch.setattr(upkeep, where, failing_once(getattr(upkeep, where)))
+    monkeypatch.setattr(upkeep, where, failing(getattr(upkeep, where)))
     with capture_logs() as logged:
         await local.elapse(SWEEP_MS)
     (line,) = [line for line in logged if line["log_level"] == "error"]
@@ -68,12 +74,68 @@ async def test_a_namespace_with_a_mistake_keeps_no_other_from_upkeep(
     agent = await local.api.agent("a")
     puts = {s: await agent.put(s, "k", 1, ttl_ms=SWEEP_MS // 2) for s in ("shared/a", "shared/b")}
     upkeep = local.engine.memory.upkeep
-    monkeypatch.setattr(upkeep, "_look_at", failing_once(upkeep._look_at))
+    monkeypatch.setattr(upkeep, "_look_at", failing(upkeep._look_at))
     async with watching(agent, "shared/b", after=puts["shared/b"].revision) as watch:
         with capture_logs() as logged:
             await local.elapse(SWEEP_MS)
             assert [change.kind for change in (await watch.batch()).changes] == [pb.CHANGE_KIND_EXPIRE]
     assert [line["namespace"] for line in logged if line["log_level"] == "error"] == ["shared/a"]
+
+
+async def idle_sessions(local: LocalServer) -> SessionAgent:
+    """Opens two sessions whose time is over; nobody has looked at them since."""
+    agent = SessionAgent(Agent(local.api, await local.api.open_agent("a")))
+    for session_id in ("s", "t"):
+        await agent.open(session_id, settings=pb_sessions.SessionSettings(idle_timeout=Duration(seconds=1)))
+    local.clock.advance(2_000)
+    return agent
+
+
+async def statuses(agent: SessionAgent) -> set[str]:
+    return {name for name in ("s", "t") if (await agent.get(name)).status == pb_sessions.SESSION_STATUS_CLOSED}
+
+
+async def test_a_mistake_in_a_round_over_sessions_is_followed_by_the_next_one(
+    local: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = await idle_sessions(local)
+    upkeep = local.engine.sessions.upkeep
+    monkeypatch.setattr(upkeep, "round", failing(upkeep.round))
+    with capture_logs() as logged:
+        await local.elapse(INTERVAL_MS_MIN)
+        assert await statuses(agent) == set()
+        await local.elapse(INTERVAL_MS_MIN)
+    assert await statuses(agent) == {"s", "t"}
+    (line,) = [line for line in logged if line["log_level"] == "error"]
+    assert isinstance(line["exc_info"], Planted)
+    assert not local.fatal
+
+
+async def test_a_session_with_a_mistake_keeps_no_other_from_upkeep(
+    local: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = await idle_sessions(local)
+    upkeep = local.engine.sessions.upkeep
+    monkeypatch.setattr(upkeep, "_look_at", failing(upkeep._look_at))
+    with capture_logs() as logged:
+        await local.elapse(INTERVAL_MS_MIN)
+    assert await statuses(agent) == {"t"}
+    assert [line["namespace"] for line in logged if line["log_level"] == "error"] == ["sessions/s"]
+    assert not local.fatal
+
+
+async def test_what_goes_wrong_round_after_round_stops_the_process(
+    local: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upkeep = local.engine.memory.upkeep
+    monkeypatch.setattr(upkeep, "round", failing(upkeep.round, math.inf))
+    with capture_logs() as logged:
+        for _ in range(MISTAKES_MAX - 1):
+            await local.elapse(SWEEP_MS)
+        assert not local.fatal
+        await local.elapse(SWEEP_MS)
+    assert [str(failure) for failure in local.fatal] == ["noosphere-upkeep: Planted"]
+    assert sum(line["event"] == "upkeep has failed" for line in logged) == MISTAKES_MAX
 
 
 async def test_a_server_whose_watchers_nobody_wakes_any_more_stops(
@@ -104,19 +166,32 @@ async def _fail(error: Exception | None) -> None:
         (Planted("planted"), "a task: Planted"),
         (Refusal(Reason.LIMIT_EXCEEDED, "full"), "a task: Refusal"),
         (None, "a task: returned"),
-        # The store has failed, and has said so itself.
-        (Refusal(Reason.ENGINE_UNAVAILABLE, "failed"), None),
+        (Refusal(Reason.ENGINE_UNAVAILABLE, "away"), "a task: Refusal"),
     ],
-    ids=["mistake", "refusal", "return", "failed store"],
+    ids=["mistake", "refusal", "return", "store away"],
 )
-async def test_a_task_that_ends_by_itself_is_told(error: Exception | None, told: str | None) -> None:
+async def test_a_task_that_ends_by_itself_is_told(error: Exception | None, told: str) -> None:
     failures: list[BaseException] = []
     task = asyncio.create_task(_fail(error), name="a task")
     supervise((task,), failures.append)
     await asyncio.wait((task,))
     await asyncio.sleep(0)
-    assert [str(failure) for failure in failures] == ([told] if told is not None else [])
+    assert [str(failure) for failure in failures] == [told]
     assert all(failure.__cause__ is error for failure in failures)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(Refusal(Reason.ENGINE_UNAVAILABLE, "failed"), []), (Planted("planted"), ["a task: Planted"])],
+    ids=["refusal", "mistake"],
+)
+async def test_where_the_store_has_failed_that_alone_was_to_be_told(error: Exception, told: list[str]) -> None:
+    failures: list[BaseException] = []
+    task = asyncio.create_task(_fail(error), name="a task")
+    supervise((task,), failures.append, lambda: True)
+    await asyncio.wait((task,))
+    await asyncio.sleep(0)
+    assert [str(failure) for failure in failures] == told
 
 
 async def test_a_task_that_is_cancelled_is_not_told() -> None:

@@ -12,10 +12,12 @@ from typing import NamedTuple
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 from tests.support import toolcalls
 from tests.support.api import Agent
 from tests.support.engine import LocalServer, local_server
 from tests.support.sessions import SessionAgent, said, space
+from tests.support.waiting import SECONDS_MAX
 
 from noosphere.consistency import Reason, Refusal
 from noosphere.server import assembly
@@ -31,11 +33,9 @@ from noosphere.v1 import session_service_pb2 as pb
 from noosphere.v1 import types_pb2 as types
 
 S = "s"
-TURNS_MAX = 100_000
-"""More turns of the event loop than a drain and the disk under it take."""
 
 
-class Ended(Exception):
+class Ended(BaseException):
     """The process ends here."""
 
 
@@ -133,11 +133,9 @@ async def running(drain: OutboxDrain) -> AsyncIterator[asyncio.Task[None]]:
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     """Lets others run until a condition holds."""
-    for _ in range(TURNS_MAX):
-        if await condition():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it never came to that")
+    async with asyncio.timeout(SECONDS_MAX):
+        while not await condition():  # noqa: ASYNC110 # what is waited for has no event
+            await asyncio.sleep(0)
 
 
 async def test_what_closing_archives_is_handed_over_and_leaves_the_outbox(bench: Bench) -> None:
@@ -187,6 +185,49 @@ async def test_what_is_not_taken_stays_and_is_handed_over_after_a_rest(bench: Be
             await bench.server.elapse(1)
         await until(partial(_is_empty, bench))
     assert [one.text for one in await bench.sink.queued()] == ["one thing to remember"]
+
+
+async def test_a_queue_that_is_away_for_long_is_told_of_once(bench: Bench) -> None:
+    await bench.put("notes/a", "one thing to remember")
+    await bench.agent.close(S)
+    bench.sink.refusals = [Reason.ENGINE_UNAVAILABLE] * 5
+    with capture_logs() as logged:
+        async with running(bench.drain()):
+            for calls in range(1, 6):
+                await until(partial(_called, bench, calls))
+                await bench.server.elapse(REST_MS << (calls - 1))
+            await until(partial(_is_empty, bench))
+    assert [line["event"] for line in logged if line["log_level"] == "warning"] == [
+        "handing candidates over is refused"
+    ]
+
+
+async def test_a_mistake_about_one_session_holds_up_no_other_and_stops_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.agent.open("t")
+    for session_id in (S, "t"):
+        await bench.agent.agent.put(space(session_id), "notes/a", json.dumps(f"remember {session_id}").encode())
+        await bench.agent.close(session_id)
+    drain = bench.drain()
+    drained = drain._drain
+
+    async def fails_at_one(session_id: str) -> None:
+        if session_id == S:
+            raise LookupError("planted by the test")
+        await drained(session_id)
+
+    monkeypatch.setattr(drain, "_drain", fails_at_one)
+    with capture_logs() as logged:
+        async with running(drain) as task:
+            await until(partial(_called, bench, 1))
+            await bench.server.elapse(INTERVAL_MS_MIN)
+            assert not task.done()
+            monkeypatch.setattr(drain, "_drain", drained)
+            await bench.server.elapse(INTERVAL_MS_MIN)
+            await until(partial(_is_empty, bench))
+    assert {line["session"] for line in logged if line["log_level"] == "error"} == {S}
+    assert [one.text for one in await bench.sink.queued()] == ["remember s", "remember t"]
 
 
 async def test_a_candidate_that_is_refused_for_what_it_says_holds_up_no_other(bench: Bench) -> None:

@@ -10,10 +10,12 @@ import asyncio
 import contextlib
 import shutil
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support import disk
 from tests.support.api import Api
 from tests.support.transport import HandlerTransport, ScatteringTransport
 
@@ -35,6 +37,10 @@ from noosphere.testing import REST_SECONDS, ManualClock
 
 _SETTLE_TURNS = 32
 """More turns of the event loop than any chain of calls takes that waits for nothing."""
+
+_DISK_PAUSE_SECONDS = 0.0005
+_DISK_SECONDS_MAX = 2.0
+"""A disk that takes longer is one that the test itself holds up."""
 
 
 class LocalServer:
@@ -214,9 +220,14 @@ async def local_server(
 
 
 async def _settle() -> None:
-    """Lets whatever can run without time or disk run until it waits."""
-    for _ in range(_SETTLE_TURNS):
-        await asyncio.sleep(0)
+    """Lets whatever can run without time run until it waits, however slow the disk."""
+    given_up = time.monotonic() + _DISK_SECONDS_MAX
+    while True:
+        for _ in range(_SETTLE_TURNS):
+            await asyncio.sleep(0)
+        if disk.is_idle() or time.monotonic() > given_up:
+            return
+        await asyncio.sleep(_DISK_PAUSE_SECONDS)
 
 
 def _copy(source: Path, target: Path) -> None:

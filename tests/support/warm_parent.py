@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import selectors
+import signal
 import socket
 import sys
 import threading
@@ -52,6 +53,9 @@ def serve(control: socket.socket) -> list[str] | None:
             if key.fileobj is control:
                 request, descriptors, _, _ = socket.recv_fds(control, REQUEST_BYTES_MAX, 4)
                 if not request:
+                    # A run that was interrupted leaves servers behind.
+                    for pid, _ in children.values():
+                        os.kill(pid, signal.SIGKILL)
                     return None
                 reply = socket.socket(fileno=descriptors[3])
                 pid = os.fork()

@@ -147,8 +147,18 @@ async def _open_working(
     on_epoch: Callable[[int], None],
 ) -> AsyncIterator[Engine]:
     """Opens what an epoch ends: the working store, and the services, which keep in memory what they have read."""
+    ends: list[BaseException | int] = []
+
+    def failed(error: BaseException) -> None:
+        ends.append(error)
+        on_fatal(error)
+
+    def begun(epoch: int) -> None:
+        ends.append(epoch)
+        on_epoch(epoch)
+
     async with (
-        open_drivers(settings, lasting, clock=clock, journal=journal, on_fatal=on_fatal, on_epoch=on_epoch) as drivers,
+        open_drivers(settings, lasting, clock=clock, journal=journal, on_fatal=failed, on_epoch=begun) as drivers,
         open_services(
             settings,
             drivers if observed is None else observed.drivers(drivers),
@@ -157,6 +167,7 @@ async def _open_working(
             metrics=metrics,
             leads=leads,
             on_fatal=on_fatal,
+            is_over=lambda: bool(ends),
         ) as engine,
     ):
         if observed is not None:

@@ -67,6 +67,7 @@ async def open_services(
     metrics: SessionMetrics | None = None,
     leads: Leads,
     on_fatal: Callable[[BaseException], None],
+    is_over: Callable[[], bool] = lambda: False,
 ) -> AsyncIterator[Engine]:
     """Runs the services on drivers, and their background work.
 
@@ -78,6 +79,7 @@ async def open_services(
         metrics: hears how sessions fare.
         leads: has work done that one server does for all.
         on_fatal: called if background work ends.
+        is_over: tells whether the working store has failed, or its epoch has ended.
     """
     interval_ms = int(settings.sweep_seconds * 1000)
     async with contextlib.AsyncExitStack() as stack:
@@ -208,7 +210,7 @@ async def open_services(
                 asyncio.create_task(notes.run(), name="noosphere-notes"),
                 asyncio.create_task(cache_drops.run(), name="noosphere-cache-drops"),
             )
-        supervise(tasks, on_fatal)
+        supervise(tasks, on_fatal, is_over)
         stack.push_async_callback(cancel, tasks)
         # Manifests that wait are written as long as the drivers are open.
         stack.push_async_callback(contexts.book.settle)

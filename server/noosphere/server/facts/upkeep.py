@@ -17,6 +17,7 @@ import structlog
 from noosphere.consistency import Refusal
 
 from ..ports.runtime import Clock
+from ..supervision import repeat
 from .ledger import UPKEEP, Ledger, put
 from .planning import Change, Planner
 from .sweeping import DeadJobs, Sweeper
@@ -102,24 +103,8 @@ class FactUpkeep:
         self._interval_ms = interval_ms
 
     async def run(self) -> None:
-        """Runs rounds until cancelled; a failed one is logged and recorded, and the next one tries again."""
-        refused = ""
-        while True:
-            await self._clock.sleep(self._interval_ms / 1000)
-            try:
-                if self._has_store:
-                    await self.round("", dry_run=False)
-                else:
-                    async for scope in self._ledger.scopes():
-                        await self._settle(scope)
-                    await self._dead_jobs.sweep()
-                refused = ""
-            except Refusal as refusal:
-                if refusal.reason != refused:
-                    log.warning("upkeep of facts is refused", reason=refusal.reason, message=refusal.message)
-                refused = refusal.reason
-            except Exception as error:
-                log.error("upkeep of facts failed", exc_info=error)
+        """Runs rounds until cancelled; a failed one is told of and recorded, and the next one tries again."""
+        await repeat("upkeep of facts", self._look_after_all, self._clock, self._interval_ms)
 
     async def round(self, scope: str, *, dry_run: bool) -> Report:
         """Looks once at a scope, or at all if none is given.
@@ -154,6 +139,14 @@ class FactUpkeep:
             if newest is not None:
                 found.append(ScopeRound(scope, newest))
         return tuple(found)
+
+    async def _look_after_all(self) -> None:
+        if self._has_store:
+            await self.round("", dry_run=False)
+            return
+        async for scope in self._ledger.scopes():
+            await self._settle(scope)
+        await self._dead_jobs.sweep()
 
     async def _look_at(self, scope: str, dry_run: bool) -> tuple[list[Change], int]:
         earlier = await self._newest(scope)

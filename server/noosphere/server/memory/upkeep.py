@@ -8,6 +8,7 @@ from noosphere.consistency import Code, Refusal
 
 from ..ports.runtime import Clock
 from ..ports.store import Changes, NamespaceRef, NamespaceSummary
+from ..supervision import repeat
 from .core import Core
 from .expiry import sweep_keys
 
@@ -27,21 +28,8 @@ class Upkeep:
         self._interval_ms = interval_ms
 
     async def run(self) -> None:
-        """Runs rounds until cancelled; a failed round is logged and the next one tries again."""
-        refused = ""
-        while True:
-            await self._clock.sleep(self._interval_ms / 1000)
-            try:
-                await self.round()
-                refused = ""
-            except Refusal as refusal:
-                # An engine may be away for longer than anybody wants to read of it each second.
-                if refusal.reason != refused:
-                    log.warning("upkeep rounds are refused", reason=refusal.reason, message=refusal.message)
-                refused = refusal.reason
-            except Exception as error:
-                # A mistake of ours in one round is no reason never to reap and trim again.
-                log.error("upkeep round failed", exc_info=error)
+        """Runs rounds until cancelled; a failed one is told of and the next one tries again."""
+        await repeat("upkeep", lambda: self.round(), self._clock, self._interval_ms)
 
     async def round(self) -> None:
         """Looks once at every namespace."""

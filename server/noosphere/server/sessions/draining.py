@@ -16,6 +16,7 @@ from noosphere.consistency import Code, Reason, Refusal
 from ..ports.candidates import HANDED_MAX, CandidateSink
 from ..ports.runtime import Clock
 from ..ports.store import NamespaceSummary, StoredEntry
+from ..supervision import Troubles
 from .draft import Draft, Look
 from .evidence import Evidence
 from .handing import Handed, Handing
@@ -75,7 +76,6 @@ class OutboxDrain:
         self._more = asyncio.Event()
         self._empty_at: dict[bytes, int] = {}
         self._aside: dict[tuple[str, str], None] = {}
-        self._refused = 0
         scribe.tell_of(OUTBOX, self.nudge)
 
     def nudge(self, session_id: str) -> None:
@@ -87,6 +87,8 @@ class OutboxDrain:
     async def run(self) -> None:
         """Works until cancelled: at once over all sessions, then whenever there is something, and in rounds."""
         round_due_ms = self._clock.monotonic_ms()
+        troubles = Troubles("handing candidates over")
+        failed = 0
         while True:
             try:
                 if self._clock.monotonic_ms() >= round_due_ms:
@@ -94,13 +96,14 @@ class OutboxDrain:
                         await self.round()
                     round_due_ms = self._clock.monotonic_ms() + self._interval_ms
                 await self.settle()
-                self._refused = 0
+            except Exception as error:
+                troubles.met(error)
+                failed += 1
+                await self._clock.sleep(min(REST_MS_MAX, REST_MS << min(failed - 1, 16)) / 1000)
+            else:
+                troubles.over()
+                failed = 0
                 await self._wait(round_due_ms - self._clock.monotonic_ms())
-            except Refusal as refusal:
-                self._refused += 1
-                rest_ms = min(REST_MS_MAX, REST_MS << min(self._refused - 1, 16))
-                log.warning("candidates are not taken and wait", reason=refusal.reason, rest_ms=rest_ms)
-                await self._clock.sleep(rest_ms / 1000)
 
     async def round(self) -> None:
         """Looks once at every session that may have something, at most some of them.
@@ -138,7 +141,7 @@ class OutboxDrain:
             del self._due[session_id]
             try:
                 await self._try(session_id)
-            except Refusal:
+            except Exception:
                 self.nudge(session_id)
                 raise
 
@@ -164,6 +167,10 @@ class OutboxDrain:
                 raise
             if refusal.reason is not Reason.SESSION_NOT_FOUND:
                 log.warning("an outbox could not be drained", session=session_id, reason=refusal.reason)
+            return False
+        except Exception as error:
+            # It must not keep the sessions after it from being drained; the next round comes back to it.
+            log.error("an outbox could not be drained", session=session_id, exc_info=error)
             return False
         return True
 

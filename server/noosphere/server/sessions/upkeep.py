@@ -15,6 +15,7 @@ from noosphere.consistency import NEVER_MS, Code, Reason, Refusal
 from ..memory.codec import decode_record
 from ..ports.runtime import Clock
 from ..ports.store import NamespaceRef, NamespaceSummary, StoredEntry
+from ..supervision import repeat
 from .closing import Closer
 from .draft import Look
 from .items import all_items
@@ -76,17 +77,8 @@ class SessionUpkeep:
         self._seen: dict[bytes, _Seen] = {}
 
     async def run(self) -> None:
-        """Runs rounds until cancelled; a failed one is logged and the next one tries again."""
-        refused = ""
-        while True:
-            await self._clock.sleep(self._interval_ms / 1000)
-            try:
-                await self.round()
-                refused = ""
-            except Refusal as refusal:
-                if refusal.reason != refused:
-                    log.warning("upkeep of sessions is refused", reason=refusal.reason, message=refusal.message)
-                refused = refusal.reason
+        """Runs rounds until cancelled; a failed one is told of and the next one tries again."""
+        await repeat("upkeep of sessions", lambda: self.round(), self._clock, self._interval_ms)
 
     async def round(self) -> None:
         """Looks once at every session whose time may have come."""
@@ -123,6 +115,9 @@ class SessionUpkeep:
             self._seen[ref.storage_id] = _Seen(self._scribe.core.store.now_ms() + _RETRY_MS, None)
             if refusal.reason is not Reason.SESSION_NOT_FOUND:
                 log.warning("upkeep of a session refused", namespace=ref.name, reason=refusal.reason)
+        except Exception as error:
+            self._seen[ref.storage_id] = _Seen(self._scribe.core.store.now_ms() + _RETRY_MS, None)
+            log.error("upkeep of a session failed", namespace=ref.name, exc_info=error)
 
     async def _look_at(self, ref: NamespaceRef, head: int) -> _Seen:
         """Does what is due for a session; returns when to look again."""
