@@ -52,8 +52,8 @@ down: setup ## Stop what `make up` and `make cluster` have started
 test: setup ## Run the everyday tests (PYTEST_ARGS="-k name")
 	$(BIN)/pytest -n 2 -m "not engine and not campaign" $(PYTEST_ARGS)
 
-campaigns: setup ## Run the other tests: real engines (Redis, etcd), many kills, the benchmarks in short
-	$(BIN)/pytest -n 2 -m "engine or campaign" $(PYTEST_ARGS)
+campaigns: setup ## Run the other tests: real engines (Redis, etcd), many kills, all examples of properties
+	TEST_EFFORT=full $(BIN)/pytest -n 2 -m "engine or campaign or thorough or hypothesis" $(PYTEST_ARGS)
 
 faults: setup ## Faults at random over a whole fleet, for some minutes (FAULTS=100 SEED=1)
 	NOOSPHERE_TEST_FAULTS=$(FAULTS) NOOSPHERE_TEST_SEED=$(SEED) $(BIN)/pytest -n0 -s tests/faults/test_fleet_campaign.py $(PYTEST_ARGS)

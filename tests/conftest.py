@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from tests.support.effort import examples
 
 if TYPE_CHECKING:
     from tests.support.fleet import Fleet
 
 # An example may take its time on a busy machine: no test asserts speed.
-settings.register_profile("noosphere", deadline=None, print_blob=True)
+settings.register_profile("noosphere", deadline=None, print_blob=True, max_examples=examples(100))
 settings.load_profile("noosphere")
 
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.contract.factlab import ODD, EmbeddedFactLab
+from tests.support.effort import examples
 
 from noosphere.consistency import NEVER_MS
 from noosphere.server.ports.factstore import FactContent, FactFilter, FactKey, TermStatistics
@@ -171,7 +172,7 @@ async def play(lab: EmbeddedFactLab, steps: list[tuple[str, Any]]) -> None:
         await lab.close()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 def test_any_history_answers_as_the_naive_store_does(steps: list[tuple[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.contract.build import NS, bury, commit, get, keys, logged, put, reap, remember, uuid, write
 from tests.contract.lab import StoreLab
+from tests.support.effort import examples
 
 from noosphere.consistency import NEVER_MS
 from noosphere.server.ports.store import Committed, Fence, KeyCheck, NamespaceRef, StoredEntry
@@ -124,7 +125,7 @@ _NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characte
 _KEYS = st.lists(_NAMES, min_size=1, max_size=3).map("/".join)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(_KEYS, max_size=12),
     st.lists(_NAMES, max_size=2),

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from tests.support.api import delete, put
+from tests.support.effort import examples
 from tests.support.engine import LocalServer, local_server
 from tests.support.interleaving import interleave
 from tests.support.sessions import SessionAgent, refusal, said, space, texts
@@ -285,7 +286,7 @@ async def _play(steps: list[Step], seed: int, folder: Path) -> None:
         await play.check_all_checkpoints(random.Random(seed))
 
 
-@settings(max_examples=60, phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
+@settings(max_examples=examples(60), phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
 @example([Step(kind, 0, key, 0) for kind, key in (("put", 0), ("turn", 0), ("put", 1), ("delete", 1), ("turn", 0))], 0)
 @given(steps=st.lists(STEPS, min_size=5, max_size=40), seed=st.integers(0, 1 << 32))
 def test_every_checkpoint_is_an_exact_copy_and_nothing_of_any_branch_is_lost(steps: list[Step], seed: int) -> None:
@@ -293,7 +294,7 @@ def test_every_checkpoint_is_an_exact_copy_and_nothing_of_any_branch_is_lost(ste
         asyncio.run(_play(steps, seed, Path(folder)))
 
 
-@settings(max_examples=25, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=examples(25), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(seed=st.integers(0, 1 << 32))
 def test_a_checkpoint_amid_writes_is_what_was_there_at_one_moment(seed: int) -> None:
     """Writers go on while checkpoints are made and restored; what each writer did shows up to some moment, whole."""
@@ -342,7 +343,7 @@ def test_a_checkpoint_amid_writes_is_what_was_there_at_one_moment(seed: int) -> 
         asyncio.run(play(Path(folder)))
 
 
-@settings(max_examples=25, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=examples(25), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(seed=st.integers(0, 1 << 32))
 def test_a_restore_amid_writes_removes_what_came_before_it_and_nothing_else(seed: int) -> None:
     async def play(folder: Path) -> None:

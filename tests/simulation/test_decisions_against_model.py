@@ -1,7 +1,7 @@
 """What agents have seen, decide and resolve: the real server answers as the model does, whatever comes in between.
 
-``NOOSPHERE_DECISIONS`` sets how many histories are run (160), ``NOOSPHERE_FIRST_SEED`` where they begin. A failure
-names its seed; ``run_thinking(seed)`` repeats it.
+``NOOSPHERE_DECISIONS`` sets how many histories are run (60, in campaigns 160), ``NOOSPHERE_FIRST_SEED`` where they
+begin. A failure names its seed; ``run_thinking(seed)`` repeats it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections import Counter
 
 import pytest
 from tests.simulation.thinking import run_thinking
+from tests.support.effort import effort
 
-HISTORIES = int(os.environ.get("NOOSPHERE_DECISIONS", "160"))
+HISTORIES = int(os.environ.get("NOOSPHERE_DECISIONS", effort(60, 160)))
 FIRST_SEED = int(os.environ.get("NOOSPHERE_FIRST_SEED", "0"))
 PARTS = 2
 
@@ -44,6 +45,7 @@ REACHED = {
 """What each part of the histories is there to reach; without these it would prove little."""
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(max(180, HISTORIES))
 @pytest.mark.parametrize("part", range(PARTS))
 def test_decisions_are_judged_as_the_model_judges_them(part: int) -> None:

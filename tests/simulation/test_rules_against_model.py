@@ -1,7 +1,7 @@
 """The real rules answer as the model does, and keep what was promised, in random histories.
 
-``NOOSPHERE_HISTORIES`` sets how many histories are run (2,000), ``NOOSPHERE_FIRST_SEED`` where they begin.
-A failure names its seed; ``run_history(seed)`` repeats it.
+``NOOSPHERE_HISTORIES`` sets how many histories are run (600, in campaigns 2,000), ``NOOSPHERE_FIRST_SEED`` where they
+begin. A failure names its seed; ``run_history(seed)`` repeats it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections import Counter
 
 import pytest
 from tests.simulation.histories import PROFILES, run_history
+from tests.support.effort import effort
 
-HISTORIES = int(os.environ.get("NOOSPHERE_HISTORIES", "2000"))
+HISTORIES = int(os.environ.get("NOOSPHERE_HISTORIES", effort(600, 2_000)))
 FIRST_SEED = int(os.environ.get("NOOSPHERE_FIRST_SEED", "0"))
 
 # What a kind of history is there to reach; without these it would prove little.
@@ -35,6 +36,7 @@ APPLIED = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(max(180, HISTORIES // 10))
 @pytest.mark.parametrize("kind", range(len(PROFILES)), ids=[profile.name for profile in PROFILES])
 def test_rules_and_model_agree_and_nothing_is_lost_in_silence(kind: int) -> None:

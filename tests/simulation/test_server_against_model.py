@@ -5,7 +5,8 @@ time; time passes, values and leases end, the sweeper runs, rules change, agents
 deleted and opened again, the server is restarted, killed, or loses the end of its log. Replies, reasons,
 heads, listings, watches and histories are identical to the model's.
 
-``make test`` runs the same machines every time. ``NOOSPHERE_MACHINES`` runs so many random ones instead, and
+``make test`` runs the same machines every time, ``make campaigns`` more of them. ``NOOSPHERE_MACHINES`` runs so many
+random ones instead, and
 ``NOOSPHERE_MACHINE_STEPS`` sets how long each is.
 """
 
@@ -17,9 +18,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.simulation.machine import ServerMachine, outcomes
+from tests.support.effort import effort
 
 CAMPAIGN = "NOOSPHERE_MACHINES" in os.environ
-MACHINES = int(os.environ.get("NOOSPHERE_MACHINES", "120"))
+MACHINES = int(os.environ.get("NOOSPHERE_MACHINES", effort(40, 120)))
 STEPS = int(os.environ.get("NOOSPHERE_MACHINE_STEPS", "50"))
 
 APPLIED = {"Put", "Delete", "Add", "Claim", "Transact"}
@@ -27,6 +29,7 @@ ANSWERS_MIN = 40
 """Different answers (a kind of call and its outcome) that the machines must meet, or they would prove little."""
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(max(180, MACHINES * 5))
 def test_the_server_answers_as_the_model_does() -> None:
     outcomes.clear()

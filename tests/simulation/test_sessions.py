@@ -18,6 +18,7 @@ from typing import NamedTuple
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.support.api import put
+from tests.support.effort import examples
 from tests.support.engine import local_server
 from tests.support.interleaving import interleave
 from tests.support.sessions import SessionAgent, said, space, texts
@@ -187,7 +188,7 @@ async def _play(rounds: list[tuple[list[Step], str]], seed: int, folder: Path) -
             await play.check()
 
 
-@settings(max_examples=60, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=examples(60), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(rounds=ROUNDS, seed=st.integers(0, 1 << 32))
 def test_agents_that_share_a_session_at_one_millisecond_lose_nothing(
     rounds: list[tuple[list[Step], str]], seed: int
@@ -218,7 +219,7 @@ def test_a_thousand_messages_in_one_millisecond_keep_their_order(tmp_path: Path)
     asyncio.run(play())
 
 
-@settings(max_examples=5, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=examples(5), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(seed=st.integers(0, 1 << 32))
 def test_the_last_places_for_items_are_given_out_once(seed: int) -> None:
     async def play(folder: Path) -> None:

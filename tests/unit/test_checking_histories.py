@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.support.checking_simulation import FAILOVER_FAULTS, FAULTS, simulate
+from tests.support.effort import examples
 
 from noosphere.server.checking import Kind, Outcome, Verdict, check_calls
 from noosphere.server.checking.branches import branches_of
@@ -49,7 +50,7 @@ def found(verdict: Verdict) -> dict[str, set[Kind]]:
     return kinds
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     seed=st.integers(0, 1 << 32),
     clients=st.integers(1, 8),
@@ -96,7 +97,7 @@ def test_the_generated_histories_contain_what_matters() -> None:
     assert takeovers > 0
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     seed=st.integers(0, 1 << 32),
     clients=st.integers(1, 8),

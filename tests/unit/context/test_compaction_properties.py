@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.effort import examples
 from tests.unit.context.compaction_support import JSON, O200K, ByteTokenizer, kept
 
 from noosphere.server.context.compaction import TOKENS_MIN, Stage, Task, compress, expand
@@ -79,7 +80,7 @@ def part_of(part: Any, whole: Any) -> bool:
 
 
 @given(st.one_of(JSON, TEXTS), BUDGETS, st.sampled_from(TOKENIZERS), PASTS)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_never_over_budget_and_never_silent_about_what_is_missing(
     text: str, tokens_max: int, tokenizer: Tokenizer, task: Task
 ) -> None:
@@ -96,7 +97,7 @@ def test_never_over_budget_and_never_silent_about_what_is_missing(
 
 
 @given(JSON.filter(lambda text: len(text) > 60), BUDGETS, PASTS)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_every_value_is_as_it_was_and_where_it_was(text: str, tokens_max: int, task: Task) -> None:
     result = compress(text, O200K, tokens_max=tokens_max, task=task)
     if result.stage is not Stage.CUT:
@@ -117,7 +118,7 @@ def test_lines_are_as_they_were_and_in_their_order(text: str, tokens_max: int, t
 
 
 @given(st.one_of(JSON, TEXTS), BUDGETS, PASTS)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_the_same_every_time(text: str, tokens_max: int, task: Task) -> None:
     assert compress(text, O200K, tokens_max=tokens_max, task=task) == compress(
         text, O200K, tokens_max=tokens_max, task=task

