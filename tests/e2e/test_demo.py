@@ -240,6 +240,7 @@ def namespace_of(folder: Path) -> str:
     return namespace
 
 
+@pytest.mark.campaign
 def test_given_files_and_a_running_server_too_little_contention_fails(tmp_path: Path) -> None:
     """Two agents on another text and somebody else's server; what they show is not enough, and that is said."""
     text = tmp_path / "licence.txt"
@@ -287,7 +288,7 @@ def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sign", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.campaign)])
 def test_interrupted_it_stops_every_process_and_removes_its_folder(
     running: subprocess.Popen[str], tmp_path: Path, sign: signal.Signals
 ) -> None:
@@ -310,7 +311,9 @@ def test_interrupted_it_stops_every_process_and_removes_its_folder(
         (("--history", "absent/history"), 2, "absent: no such folder"),
         (("--history", "."), 2, "is a folder"),
         (("--server", ""), 2, "--server: '' is not host:port with a port from 1 to 65535"),
-        (("--server", "127.0.0.1:1"), 4, "no server answers at 127.0.0.1:1 within 5 s"),
+        pytest.param(
+            *(("--server", "127.0.0.1:1"), 4, "no server answers at 127.0.0.1:1 within 5 s"), marks=pytest.mark.campaign
+        ),
     ],
 )
 def test_what_cannot_be_run_is_said_in_one_line(

@@ -54,6 +54,7 @@ def test_every_line_holds_and_programs_get_them_all(tmp_path: Path) -> None:
     assert len([step for step in found["steps"] if step["paragraphs"]]) == 3
 
 
+@pytest.mark.campaign
 def test_people_get_the_same_story_from_a_server_that_is_left_as_it_was(tmp_path: Path) -> None:
     async def run() -> tuple[int | None, str, str, list[str]]:
         async with own_server(tmp_path) as address:

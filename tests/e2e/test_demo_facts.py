@@ -10,23 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.test_demo import CLI, LIMIT_S, environment, processes_that_name
+from tests.e2e.test_demo import LIMIT_S, environment, processes_that_name
 from tests.support.cli import Cli, holds
 from tests.support.process import ServerProcess
+from tests.support.warm import WarmProcess
 
 from noosphere.server.cli import demo_shapes
 from noosphere.server.demo.facts import default_script
 
 
 def demo(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*CLI, "demo", "facts", *words],
-        env=environment(folder),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-    )
+    process = WarmProcess(["demo", "facts", *words], environment(folder), cwd=folder)
+    out, err = process.finish(LIMIT_S)
+    return subprocess.CompletedProcess(words, process.wait(), out.decode(), err.decode())
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +85,7 @@ def test_three_sessions_hold_and_are_read_back_from_another_shell(tmp_path: Path
         server.close()
 
 
+@pytest.mark.campaign
 def test_people_see_what_is_known_why_and_what_was_refused(tmp_path: Path) -> None:
     done = demo(tmp_path, "--data", "kept and safe")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
@@ -222,6 +219,7 @@ def test_where_nothing_is_known_nor_refused_people_are_told(tmp_path: Path, addr
     assert "Why" not in told
 
 
+@pytest.mark.campaign
 def test_a_word_that_stands_in_a_file_of_the_server_is_found(tmp_path: Path) -> None:
     steps = [{"do": "user", "text": "Perseids"}, {"do": "forget", "query": "coffee", "gone": ["Perseids"]}]
     (tmp_path / "mine.json").write_text(json.dumps({"sessions": [{"days_ago": 0, "steps": steps}]}))

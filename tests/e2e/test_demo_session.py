@@ -9,23 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.test_demo import CLI, LIMIT_S, environment, processes_that_name
+from tests.e2e.test_demo import LIMIT_S, environment, processes_that_name
 from tests.support.cli import Cli, holds
 from tests.support.process import ServerProcess
+from tests.support.warm import WarmProcess
 
 from noosphere.server.cli import demo_shapes
 from noosphere.server.demo.session import default_script
 
 
 def demo(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*CLI, "demo", "session", *words],
-        env=environment(folder),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-    )
+    process = WarmProcess(["demo", "session", *words], environment(folder), cwd=folder)
+    out, err = process.finish(LIMIT_S)
+    return subprocess.CompletedProcess(words, process.wait(), out.decode(), err.decode())
 
 
 def test_thirty_turns_hold_and_are_read_back_from_another_shell(tmp_path: Path) -> None:
@@ -53,6 +49,7 @@ def test_thirty_turns_hold_and_are_read_back_from_another_shell(tmp_path: Path) 
         server.close()
 
 
+@pytest.mark.campaign
 def test_people_see_turns_health_and_how_to_read_it_back(tmp_path: Path) -> None:
     done = demo(tmp_path, "--data", "kept")
     assert (done.returncode, done.stderr) == (0, "")
@@ -68,6 +65,7 @@ def test_people_see_turns_health_and_how_to_read_it_back(tmp_path: Path) -> None
     assert "NO  " not in done.stdout
 
 
+@pytest.mark.campaign
 def test_a_script_of_ones_own_is_played(tmp_path: Path) -> None:
     script = {"turns": [{"user": "Hello", "reply": "Hello.", "steps": [{"do": "put", "key": "notes/a", "value": 1}]}]}
     (tmp_path / "mine.json").write_text(json.dumps(script))
@@ -110,6 +108,7 @@ def test_a_bad_script_names_file_field_and_value(tmp_path: Path, script: Any, wo
     assert [path.name for path in tmp_path.iterdir()] == ["bad.json"], "nothing was made"
 
 
+@pytest.mark.campaign
 def test_a_script_that_is_not_there_and_a_folder_that_cannot_be(tmp_path: Path) -> None:
     assert "none.json: No such file" in demo(tmp_path, "--script", "none.json").stderr
     (tmp_path / "file").touch()
@@ -121,6 +120,7 @@ def test_a_script_that_is_not_there_and_a_folder_that_cannot_be(tmp_path: Path) 
     assert "--data" in done.stderr
 
 
+@pytest.mark.campaign
 def test_a_folder_that_is_still_served_is_said_in_words(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path / "kept" / "data")
     try:

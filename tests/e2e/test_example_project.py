@@ -41,6 +41,7 @@ BREAKS = [
 ]
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(("old", "new", "noticed_by"), BREAKS, ids=[noticed_by for _, _, noticed_by in BREAKS])
 def test_they_notice_what_is_broken(project: Path, old: str, new: str, noticed_by: str) -> None:
     agent = project / "src" / "outliner" / "agent.py"

@@ -43,6 +43,7 @@ def shell(tmp_path: Path) -> Iterator[dict[str, str]]:
             server.stdout.close()
 
 
+@pytest.mark.campaign
 def test_the_tour_runs_as_printed(shell: dict[str, str], tmp_path: Path) -> None:
     assert [kind for kind, _ in TOUR] == ["sh", *["python"] * 7, "sh"]
     outputs = []

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 import pytest
 from tests.faults.conftest import connected
 from tests.support.api import Agent
+from tests.support.effort import effort
 from tests.support.etcd import needs_etcd
 from tests.support.fleet import Fleet
 from tests.support.process import ServerProcess
@@ -18,7 +19,7 @@ from tests.support.redis import needs_redis
 
 from noosphere.client import Client, Conflict, Increment, Put, TransactionFailed, connect
 
-CALLS = int(os.environ.get("NOOSPHERE_TEST_CANCELLED_CALLS", "10000"))
+CALLS = int(os.environ.get("NOOSPHERE_TEST_CANCELLED_CALLS", effort(2_000, 10_000)))
 IN_FLIGHT = 100
 SPARED = 0.25
 LATEST_S = 0.2
@@ -100,8 +101,9 @@ def called(request: pytest.FixtureRequest) -> ServerProcess:
     return fleet.servers[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(300)
-async def test_ten_thousand_cancelled_calls_leave_everything_whole(called: ServerProcess) -> None:
+async def test_thousands_of_cancelled_calls_leave_everything_whole(called: ServerProcess) -> None:
     server = called
     chance = random.Random(CALLS)
     loop = asyncio.get_running_loop()

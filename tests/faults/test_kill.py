@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from tests.faults.conftest import connected
 from tests.support.api import data
+from tests.support.effort import effort
 from tests.support.process import ServerProcess
 from tests.support.statuses import Refused
 from tests.support.watching import Watcher, watching
@@ -24,7 +25,8 @@ from tests.support.workers import workers
 from noosphere.server.checking import Op, Outcome, check_history, collect_history, new_header, read_history
 from noosphere.v1 import types_pb2 as types
 
-ROUNDS = int(os.environ.get("NOOSPHERE_TEST_KILLS", "5"))
+pytestmark = pytest.mark.thorough
+ROUNDS = int(os.environ.get("NOOSPHERE_TEST_KILLS", effort(2, 5)))
 WORKERS = 3
 BATCHES_A_ROUND = 150
 """Commits to one namespace between two kills, as seen by a watcher."""

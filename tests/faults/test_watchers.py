@@ -30,6 +30,7 @@ RESIDENT_GROWTH_MAX = 80 * 1024 * 1024
 of those that do not read would take a GiB."""
 
 
+@pytest.mark.campaign
 async def test_a_thousand_watchers_see_each_event_once_in_order(server: ServerProcess) -> None:
     async with connected(server) as api:
         agent = await api.agent("a")

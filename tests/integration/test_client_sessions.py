@@ -11,6 +11,7 @@ from collections import Counter
 from contextlib import AsyncExitStack
 
 import pytest
+from tests.support.effort import effort
 
 import noosphere.testing
 from noosphere.client import AckedWritesLost, Client, LostRevisions, Namespace, Record
@@ -145,7 +146,8 @@ class History:
         return {space.name: (await space.get_many(["none"]))[0].head for space in spaces}
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(effort(4, 12)))
 async def test_nobody_ever_sees_less_than_it_relies_on(seed: int) -> None:
     async with noosphere.testing.server() as server, AsyncExitStack() as stack:
         sessions = []

@@ -477,12 +477,17 @@ def first_seed(*, compare: bool) -> int | None:
     return None
 
 
-@pytest.mark.parametrize("bug", [*LOSSES, *DEVIATIONS], ids=lambda bug: bug.__name__)
+@pytest.mark.parametrize(
+    "bug",
+    [*LOSSES, *(pytest.param(bug, marks=pytest.mark.campaign) for bug in DEVIATIONS)],
+    ids=lambda bug: bug.__name__,
+)
 def test_the_comparison_catches(bug: Bug, monkeypatch: Patch) -> None:
     bug(monkeypatch)
     assert first_seed(compare=True) is not None
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("bug", LOSSES, ids=lambda bug: bug.__name__)
 def test_the_oracle_alone_catches(bug: Bug, monkeypatch: Patch) -> None:
     bug(monkeypatch)

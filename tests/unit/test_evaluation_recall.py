@@ -129,6 +129,7 @@ def test_meaning_is_part_of_the_ranking(tmp_path: Path) -> None:
     assert with_meaning.overall != score_recall(conversations, TOKENIZER).overall
 
 
+@pytest.mark.campaign
 def test_the_gates_hold_on_real_conversations_by_keywords_alone() -> None:
     """Vectors add to it; without them it runs everywhere and in seconds."""
     score = score_recall(read_locomo(real_conversations()), TOKENIZER)

@@ -241,6 +241,7 @@ print(json.dumps(make_summary(None, messages, 90, TokenizerRegistry().named("o20
 """
 
 
+@pytest.mark.campaign
 def test_every_process_makes_the_same_summary() -> None:
     made = set()
     for seed in ("1", "2", "3"):
