@@ -67,6 +67,8 @@ async def _campaign(server: ServerProcess, folder: Path) -> Campaign:
     setup = folder / "setup.jsonl"
     async with recorded(server.address, "setup", setup) as client:
         await prepare(client)
+    async with connected(server) as api:
+        prepared = len(await (await api.agent("preparer")).history(SPACE, page_size=1000))
     resume: bytes | None = None
     with workers(server.address, folder, WORKERS) as load:
         for number in range(ROUNDS):
@@ -75,7 +77,9 @@ async def _campaign(server: ServerProcess, folder: Path) -> Campaign:
                 watcher = await api.agent(f"watcher-{number}")
                 after = 0 if resume is None else None
                 async with watching(watcher, SPACE, after=after, resume=resume) as watch:
-                    found.watched += [batch.revision for batch in await watch.batches(BATCHES_A_ROUND)]
+                    # What the workers write, not what was there before they began.
+                    count = BATCHES_A_ROUND if number else prepared + BATCHES_A_ROUND
+                    found.watched += [batch.revision for batch in await watch.batches(count)]
                     server.kill()
                     # What was on its way may still arrive.
                     found.watched += await _rest_of(watch)
