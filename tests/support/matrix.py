@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -265,6 +265,7 @@ REQUESTS: Mapping[str, Mapping[str, Make]] = {
         "GetStats": _nothing(),
         "ListEpochs": _nothing(),
         "ListServers": _nothing(),
+        "GetOverview": _nothing(),
         "GetUsage": _nothing(by=1, top=5),
         "CreateToken": lambda t, c: {"principal": t.agent, "ttl": {"seconds": 60}},
         "CreateScopedToken": lambda t, c: {"verbs": ["read"], "ttl": {"seconds": 60}},
@@ -316,7 +317,7 @@ async def send(channel: grpc.aio.Channel, method: MethodDescriptor, target: Targ
         request_serializer=method.input_type._concrete_class.SerializeToString,
         response_deserializer=GetMessageClass(method.output_type).FromString,
     )
-    sent = _only(request, and_wait=method.server_streaming) if method.client_streaming else request
+    sent = _Only(request, and_wait=method.server_streaming) if method.client_streaming else request
     made = opened(sent, timeout=SECONDS_MAX, metadata=caller.metadata)
     try:
         answer = await (anext(aiter(made), None) if method.server_streaming else made)
@@ -331,11 +332,24 @@ async def send(channel: grpc.aio.Channel, method: MethodDescriptor, target: Targ
     return Outcome("OK", answer=answer)
 
 
-async def _only(request: Message, *, and_wait: bool) -> AsyncIterator[Message]:
-    yield request
-    if and_wait:
-        # A Pipeline whose caller has no more to say ends before it answers.
-        await asyncio.Event().wait()
+class _Only:
+    """A stream of one request, which stays open where its caller waits for answers."""
+
+    def __init__(self, request: Message, *, and_wait: bool) -> None:
+        self._left: Message | None = request
+        self._waits = and_wait
+
+    def __aiter__(self) -> _Only:
+        return self
+
+    async def __anext__(self) -> Message:
+        request, self._left = self._left, None
+        if request is not None:
+            return request
+        if self._waits:
+            # A Pipeline whose caller has no more to say ends before it answers.
+            await asyncio.Event().wait()
+        raise StopAsyncIteration
 
 
 def _failed(code: grpc.StatusCode, details: str | None, trailing: Any) -> Outcome:
