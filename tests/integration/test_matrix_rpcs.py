@@ -33,8 +33,8 @@ OWNERS = ("olga", "olaf", "odin", "oda")
 PLAIN = frozenset({"read", "write", "delete", "watch", "resolve", "admin"})
 
 ADMINISTRATORS = frozenset({
-    "SetPolicy", "ListPolicies", "GetStats", "ListEpochs", "ListServers", "GetUsage", "GetOverview", "SetGrant", "ListGrants",
-    "CheckGrant", "CreateToken", "ListTokens", "RevokeToken", "Dump", "ReviewCandidate",
+    "SetPolicy", "ListPolicies", "GetStats", "ListEpochs", "ListServers", "GetUsage", "GetOverview", "SetGrant",
+    "ListGrants", "CheckGrant", "CreateToken", "ListTokens", "RevokeToken", "Dump", "ReviewCandidate",
 })  # fmt: skip
 """For administrators only."""
 
@@ -79,7 +79,8 @@ async def made(channel: grpc.aio.Channel, caller: Caller) -> Target:
     to: dict[str, Any] = {"metadata": caller.metadata}
     memory, sessions, facts = MemoryServiceStub(channel), SessionServiceStub(channel), FactServiceStub(channel)
     for key in ("k", "tasks/1"):
-        put = memory_pb.PutOperation(**(PUT | {"key": key}))
+        fields: dict[str, Any] = PUT | {"key": key}
+        put = memory_pb.PutOperation(**fields)
         await memory.Put(memory_pb.PutRequest(namespace=f"agents/{agent}", put=put, call=caller.call), **to)
     session = f"s-{agent}"
     await sessions.OpenSession(sessions_pb.OpenSessionRequest(session_id=session, call=caller.call), **to)
@@ -142,11 +143,9 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
 async def all_of(
     world: World, target: Target, caller: Caller, only: Callable[[MethodDescriptor], bool] = lambda _: True
 ) -> dict[str, Outcome]:
-    return {
-        method.name: await send(world.channel, method, target, caller)
-        for method in methods()
-        if only(method) and method.name in REQUESTS[method.containing_service.name]
-    }
+    # One that cannot be called yet fails a test of its own.
+    called = [method for method in methods() if method.name in REQUESTS[method.containing_service.name]]
+    return {method.name: await send(world.channel, method, target, caller) for method in called if only(method)}
 
 
 async def test_every_rpc_is_called() -> None:

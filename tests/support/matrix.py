@@ -314,7 +314,7 @@ async def send(channel: grpc.aio.Channel, method: MethodDescriptor, target: Targ
     streams = "stream" if method.client_streaming else "unary", "stream" if method.server_streaming else "unary"
     opened: Any = getattr(channel, "_".join(streams))(
         f"/{method.containing_service.full_name}/{method.name}",
-        request_serializer=method.input_type._concrete_class.SerializeToString,
+        request_serializer=GetMessageClass(method.input_type).SerializeToString,
         response_deserializer=GetMessageClass(method.output_type).FromString,
     )
     sent = _Only(request, and_wait=method.server_streaming) if method.client_streaming else request
