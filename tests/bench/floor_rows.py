@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from .children import START_SECONDS_MAX, BenchError, Child, start_floor, start_profiled, start_server
 from .engines import BenchRedis
+from .guarding import Guarded
 from .profiling import Profile, window_profiles
 from .rows import Bench, Goal, Row
 from .stats import ratios, spread
@@ -32,15 +33,24 @@ ON_REDIS = {
     "redis_get_floor": _Kind("get", "Get on Redis", Goal(0.60, at_least=True)),
     "redis_put_floor": _Kind("put", "Put on Redis", Goal(0.45, at_least=True)),
 }
-_ALL = {**KINDS, **ON_REDIS}
+GUARDED = {
+    "guarded_get_floor": _Kind("get", "Get, all protection on", Goal(0.65, at_least=True)),
+    "guarded_put_floor": _Kind("put", "Put, all protection on", Goal(0.50, at_least=True)),
+}
+_ALL = {**KINDS, **ON_REDIS, **GUARDED}
 
 
-async def measure(bench: Bench, names: Sequence[str], redis: BenchRedis | None = None) -> list[Row]:
-    """Measures the rows named, in alternating pairs of samples; ours has its working memory on ``redis``."""
+async def measure(
+    bench: Bench, names: Sequence[str], redis: BenchRedis | None = None, guard: Guarded | None = None
+) -> list[Row]:
+    """Measures the rows named, in alternating pairs of samples.
+
+    Ours has its working memory on ``redis``, and asks for credentials with ``guard``.
+    """
     load, callers = bench.load, bench.plan.callers
-    data, environment = bench.work / f"floor-rows{_suffix(redis)}", _environment(redis)
-    async with await start_server(data, bench.logs, environment=environment) as ours:
-        await load.ask("attach", target=OURS, address=ours.address, callers=callers)
+    data = bench.work / f"floor-rows{_suffix(redis)}{'' if guard is None else '-guarded'}"
+    async with await start_server(data, bench.logs, environment=_environment(redis, guard)) as ours:
+        await _attach(bench, OURS, ours, guard)
         replies = (await load.ask("record", target=OURS))["replies"]
         file = bench.work / "replies.json"
         file.write_text(json.dumps(replies))
@@ -58,8 +68,16 @@ def _suffix(redis: BenchRedis | None) -> str:
     return "" if redis is None else "-redis"
 
 
-def _environment(redis: BenchRedis | None) -> dict[str, str]:
-    return {} if redis is None else redis.environment
+def _environment(redis: BenchRedis | None, guard: Guarded | None) -> dict[str, str]:
+    return {**({} if redis is None else redis.environment), **({} if guard is None else guard.environment)}
+
+
+async def _attach(bench: Bench, target: str, server: Child, guard: Guarded | None) -> None:
+    credentials = {}
+    if guard is not None:
+        await guard.permit(server.address)
+        credentials = {"token": guard.token, "admin_token": guard.admin_token}
+    await bench.load.ask("attach", target=target, address=server.address, callers=bench.plan.callers, **credentials)
 
 
 async def _measure(bench: Bench, name: str, servers: dict[str, Child], redis: BenchRedis | None) -> Row:
@@ -143,13 +161,16 @@ def _row(name: str, kind: _Kind, samples: dict[str, list[dict[str, Any]]]) -> Ro
     return Row(name, kind.what, value, kind.goal, figures, samples)
 
 
-async def profile(bench: Bench, name: str, redis: BenchRedis | None = None) -> list[Profile]:
+async def profile(
+    bench: Bench, name: str, redis: BenchRedis | None = None, guard: Guarded | None = None
+) -> list[Profile]:
     """Profiles our server's side of a row, at the stub's level."""
     plan, kind = bench.plan, _ALL[name]
     work = kind.work.removeprefix("client_")
-    data, environment = bench.work / f"profile-{work}{_suffix(redis)}", _environment(redis)
+    data = bench.work / f"profile-{work}{_suffix(redis)}{'' if guard is None else '-guarded'}"
+    environment = _environment(redis, guard)
     async with await start_profiled(data, bench.logs, "window", environment) as server:
-        await bench.load.ask("attach", target="profiled", address=server.address, callers=plan.callers)
+        await _attach(bench, "profiled", server, guard)
         await bench.load.ask("run", target="profiled", work=work, calls=plan.warm_calls, callers=plan.callers)
         server.signal(signal.SIGUSR1)
         sample = await bench.load.ask(

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
 START_SECONDS_MAX = 60.0
 
+Metadata = tuple[tuple[str, str], ...] | None
+
+
+def _bearer(token: str) -> Metadata:
+    return (("authorization", f"Bearer {token}"),) if token else None
+
 
 @dataclass
 class Target:
@@ -36,6 +42,7 @@ class Target:
         channel: with the options of our client.
         callers: at the level of the stub.
         client: the same through our client, once it was asked for.
+        admin: the credential of an administrator, where the server asks for one.
     """
 
     channel: grpc.aio.Channel
@@ -43,6 +50,7 @@ class Target:
     callers: list[Caller]
     canned: Replies | None
     client: ClientTarget | None = None
+    admin: Metadata = None
     scanner: Scanner | None = None
 
     @property
@@ -58,9 +66,20 @@ class Load:
         self._targets: dict[str, Target] = {}
 
     async def attach(
-        self, target: str, address: str, callers: int, canned: dict[str, str] | None = None, first: int = 0
+        self,
+        target: str,
+        address: str,
+        callers: int,
+        canned: dict[str, str] | None = None,
+        first: int = 0,
+        token: str = "",
+        admin_token: str = "",
     ) -> dict[str, Any]:
-        """Connects, opens one agent per caller, and writes every caller's keys once; callers count from ``first``."""
+        """Connects, opens one agent per caller, and writes every caller's keys once; callers count from ``first``.
+
+        Callers present ``token``, and what only administrators may ask is asked with ``admin_token``.
+        """
+        metadata = _bearer(token)
         channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
         stub = MemoryServiceStub(channel)
         replies = None if canned is None else Replies.of_json(canned)
@@ -68,21 +87,26 @@ class Load:
         made = []
         for number in range(first, first + callers):
             opened = await stub.OpenAgent(
-                pb.OpenAgentRequest(agent_id=f"bench/{target}/{number:03d}", takeover=True), timeout=START_SECONDS_MAX
+                pb.OpenAgentRequest(agent_id=f"bench/{target}/{number:03d}", takeover=True),
+                timeout=START_SECONDS_MAX,
+                metadata=metadata,
             )
-            made.append(Caller(stub, opened.actor, number, repeated))
+            made.append(Caller(stub, opened.actor, number, repeated, metadata))
         if canned is None:
             for caller in made:
                 await caller.learn()
         await run_together([lambda own, caller=caller: caller.put(KEYS_PER_CALLER, own) for caller in made])  # type: ignore[misc] # bound per step
-        self._targets[target] = Target(channel, address, made, replies)
+        self._targets[target] = Target(channel, address, made, replies, admin=_bearer(admin_token))
         return {}
 
     async def record(self, target: str) -> dict[str, Any]:
         """Returns one reply of each method, for the floor to repeat."""
         attached = self._targets[target]
         caller, stub = attached.callers[0], attached.stub
-        opened = await stub.OpenAgent(pb.OpenAgentRequest(agent_id="bench/recorded"), timeout=CALL_TIMEOUT)
+        metadata = caller.metadata
+        opened = await stub.OpenAgent(
+            pb.OpenAgentRequest(agent_id="bench/recorded"), timeout=CALL_TIMEOUT, metadata=metadata
+        )
         call = types_pb2.CallContext(actor=caller.actor)
         key = types_pb2.Value(data=caller.sent[0], encoding=types_pb2.ENCODING_JSON)
         put = await stub.Put(
@@ -96,9 +120,12 @@ class Load:
                 call=call,
             ),
             timeout=CALL_TIMEOUT,
+            metadata=metadata,
         )
         caller.versions[0] = put.applied.version
-        get = await stub.Get(pb.GetRequest(namespace=NAMESPACE, key=caller.keys[0], call=call), timeout=CALL_TIMEOUT)
+        get = await stub.Get(
+            pb.GetRequest(namespace=NAMESPACE, key=caller.keys[0], call=call), timeout=CALL_TIMEOUT, metadata=metadata
+        )
         return {"replies": Replies(get, put, opened).as_json()}
 
     async def run(self, target: str, work: str, calls: int, callers: int) -> dict[str, Any]:
@@ -122,7 +149,9 @@ class Load:
         attached = self._targets[target]
         for caller in attached.callers:
             reply = await attached.stub.BatchGet(
-                pb.BatchGetRequest(namespace=NAMESPACE, keys=caller.keys), timeout=CALL_TIMEOUT
+                pb.BatchGetRequest(namespace=NAMESPACE, keys=caller.keys),
+                timeout=CALL_TIMEOUT,
+                metadata=caller.metadata,
             )
             for record, sent in zip(reply.records, caller.sent, strict=True):
                 if record.values[0].value.data != sent:
@@ -135,8 +164,10 @@ class Load:
         """Returns the server's own counters and what it means by synced."""
         attached = self._targets[target]
         admin = AdminServiceStub(attached.channel)
-        found = await admin.GetStats(admin_service_pb2.GetStatsRequest(), timeout=CALL_TIMEOUT)
-        info = await attached.stub.GetServerInfo(pb.GetServerInfoRequest(), timeout=CALL_TIMEOUT)
+        found = await admin.GetStats(admin_service_pb2.GetStatsRequest(), timeout=CALL_TIMEOUT, metadata=attached.admin)
+        info = await attached.stub.GetServerInfo(
+            pb.GetServerInfoRequest(), timeout=CALL_TIMEOUT, metadata=attached.admin
+        )
         return {
             "syncs": found.sync_count,
             "commits": found.commit_count,

@@ -97,6 +97,16 @@ _TABLES = (
         ),
     ),
     _Table(
+        "Calls against the floor, all protection on",
+        "As above; the server takes JSON web tokens and API tokens, enforces grants and limits, writes an audit log "
+        "with 1 % of reads, serves metrics, and traces 1 % of calls. The floor does none of this.",
+        ("guarded_get_floor", "guarded_put_floor"),
+        (
+            *_FLOOR_COLUMNS,
+            ("fsyncs for calls", lambda row: f"{row.figures['syncs']:,.0f} / {row.figures['calls_total']:,.0f}"),
+        ),
+    ),
+    _Table(
         "Calls that share a stream",
         "Coalesced / unary: the same callers in one process, through `noosphere.client`, against one server. The ratio "
         "is of calls per second, over pairs of samples.",

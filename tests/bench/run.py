@@ -20,6 +20,7 @@ from . import (
     sync_rows,
 )
 from .children import start_worker
+from .guarding import guarded
 from .plan import Plan
 from .rows import Bench, Row, Unmeasured
 
@@ -53,6 +54,14 @@ async def _rows(bench: Bench, names: Sequence[str], profiled: bool) -> list[Row 
                 _say(f"profile of {row.name}")
                 row.profiles += await floor_rows.profile(bench, row.name)
             rows.append(row)
+    if found := [name for name in floor_rows.GUARDED if name in names]:
+        _say(f"with all protection on: {', '.join(found)}")
+        with guarded(bench.work) as guard:
+            for row in await floor_rows.measure(bench, found, guard=guard):
+                if profiled or not row.met:
+                    _say(f"profile of {row.name}")
+                    row.profiles += await floor_rows.profile(bench, row.name, guard=guard)
+                rows.append(row)
     if fast := [name for name in fast_rows.NAMES if name in names]:
         _say(f"through one client: {', '.join(fast)}")
         rows += await fast_rows.measure(bench, fast, profiled)

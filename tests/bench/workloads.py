@@ -48,6 +48,7 @@ class Caller:
         actor: who calls.
         number: which of the callers it is.
         canned: the key and value that the floor repeats; None against our server.
+        metadata: what goes with each call, such as a credential.
         versions: of each key, as last acknowledged.
         sent: of each key, the last value written.
         head: the newest head seen; no later reply may show a lower one.
@@ -58,6 +59,7 @@ class Caller:
     actor: types_pb2.Actor
     number: int
     canned: tuple[str, bytes] | None = None
+    metadata: tuple[tuple[str, str], ...] | None = None
     versions: list[int] = field(default_factory=lambda: [0] * KEYS_PER_CALLER)
     sent: list[bytes] = field(default_factory=lambda: [b""] * KEYS_PER_CALLER)
     head: int = 0
@@ -72,7 +74,9 @@ class Caller:
 
     async def learn(self) -> None:
         """Reads the versions that its keys have, in a folder where an earlier caller wrote them."""
-        reply = await self.stub.BatchGet(pb.BatchGetRequest(namespace=NAMESPACE, keys=self.keys), timeout=CALL_TIMEOUT)
+        reply = await self.stub.BatchGet(
+            pb.BatchGetRequest(namespace=NAMESPACE, keys=self.keys), timeout=CALL_TIMEOUT, metadata=self.metadata
+        )
         self.versions[:] = [record.version for record in reply.records]
 
     async def get(self, calls: int, latencies_ns: list[int]) -> None:
@@ -83,6 +87,7 @@ class Caller:
             reply = await self.stub.Get(
                 pb.GetRequest(namespace=NAMESPACE, key=self.keys[slot], call=types_pb2.CallContext(actor=self.actor)),
                 timeout=CALL_TIMEOUT,
+                metadata=self.metadata,
             )
             latencies_ns.append(time.perf_counter_ns() - start)
             record = reply.record
@@ -118,6 +123,7 @@ class Caller:
                     ),
                 ),
                 timeout=CALL_TIMEOUT,
+                metadata=self.metadata,
             )
             latencies_ns.append(time.perf_counter_ns() - start)
             applied = reply.applied
