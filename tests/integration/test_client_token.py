@@ -176,6 +176,8 @@ def test_the_first_administrator_is_made_offline_and_makes_the_rest(tmp_path: Pa
         ).json
         (tmp_path / "worker").write_text(worker["token"])
         as_worker = ("--token-file", str(tmp_path / "worker"), "--agent", "team/a")
+        unnamed = cli.run(*as_worker[:2], "token", "list")
+        assert (unnamed.code, unnamed.error.endswith("--agent names another")) == (1, True)
         denied = cli.run(*as_worker, "token", "list")
         assert (denied.code, denied.error.startswith("PERMISSION_DENIED")) == (1, True)
         listed = cli.run("token", "list", "--json", environment=root).json_lines

@@ -15,6 +15,7 @@ from .drivers import StartupError
 from .ports.coordinator import Coordinator
 from .ports.runtime import Clock
 from .rpc.steps.authentication import AuthenticationStep
+from .security import Permissions
 from .security.authenticating import Authenticator
 from .security.jwks import UnfitKeys
 from .security.jwts import JwtVerifier
@@ -80,7 +81,8 @@ async def authentication(
     certificates = settings.tls_client_ca is not None
     keys = await _keys(settings, clock)
     jwts = None if keys is None else _verifier(settings, keys, clock)
-    step = AuthenticationStep(Authenticator(clock, tokens=tokens, jwts=jwts), clock, certificates=certificates)
+    authenticator = Authenticator(clock, tokens=tokens, jwts=jwts, permissions=Permissions(coordinator.policies))
+    step = AuthenticationStep(authenticator, clock, certificates=certificates)
     tasks = [asyncio.create_task(step.run(), name="noosphere-credentials")]
     if keys is not None:
         tasks.append(asyncio.create_task(keys.run(), name="noosphere-keys"))

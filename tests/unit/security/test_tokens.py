@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from noosphere.consistency import NamePattern, Reason, Refusal
 from noosphere.consistency.errors import Code
-from noosphere.server.ports.grants import Verb
+from noosphere.server.ports.coordinator import PolicyTable
+from noosphere.server.ports.grants import GrantKey, Verb
 from noosphere.server.ports.tables import Expected, Table, check_entry, check_expected
-from noosphere.server.security import Principal, minting
+from noosphere.server.security import Permissions, Principal, minting
 from noosphere.server.security.authenticating import Authenticator
 from noosphere.server.security.minting import ApiTokens, Made, Narrowed, Wanted
+from noosphere.server.security.permissions import deciding
 from noosphere.server.security.tokens import DEPTH_MAX, TOKENS, find, looks_like_token, mint, read
 from noosphere.testing import ManualClock
 
@@ -49,7 +51,14 @@ class Desk:
         self.clock = ManualClock()
         self.tables = Tables()
         self.api = ApiTokens(self.tables, self.clock, os.urandom)
-        self.door = Authenticator(self.clock, tokens=self.tables.table(TOKENS))
+        self.policies = PolicyTable(0, {}, {})
+        self.permissions = Permissions(lambda: self.policies)
+        self.door = Authenticator(self.clock, tokens=self.tables.table(TOKENS), permissions=self.permissions)
+
+    def grant(self, principal: str, namespace: str, *verbs: Verb) -> None:
+        """Grants these verbs and no others."""
+        key = GrantKey(NamePattern(principal, True), NamePattern(namespace, True))
+        self.policies = PolicyTable(self.policies.config_version + 1, {}, {key: frozenset(verbs)})
 
     def who(self, token: str) -> Principal:
         """Returns whom a token stands for."""
@@ -205,6 +214,22 @@ async def test_a_token_is_never_widened(desk: Desk, how: str) -> None:
     refusal = await denied(desk.api.narrow(holder, WIDER[how]))
     assert refusal.reason is Reason.PERMISSION_DENIED
     assert len(desk.tables.table(TOKENS)) == 0
+
+
+async def test_a_token_for_an_agent_that_was_granted_ends_with_the_grant(desk: Desk) -> None:
+    deciding.set(desk.permissions)
+    assert (await denied(desk.api.narrow(PLANNER, Narrowed(agent="other")))).reason is Reason.PERMISSION_DENIED
+    desk.grant("planner", "agents/other", Verb.ACT)
+    made = await desk.api.narrow(PLANNER, Narrowed(agent="other"))
+    below = await desk.api.narrow(desk.who(made.text), Narrowed(agent="other"))
+    verified = [desk.door.bearer(one.text) for one in (made, below)]
+    assert [one.principal.may_act_as("other") for one in verified] == [True, True]
+    version = desk.door.version
+    desk.grant("planner", "agents/other", Verb.READ)
+    assert desk.door.version != version
+    assert not [one for one in verified if one.valid(desk.clock.wall_ms())]
+    assert desk.refused(made.text)
+    assert desk.refused(below.text)
 
 
 async def test_what_is_narrowed_from_an_administrator_is_none(desk: Desk) -> None:

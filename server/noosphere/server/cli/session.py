@@ -52,7 +52,7 @@ async def connected(options: Common) -> AsyncIterator[Client]:
     Raises:
         CliError: an option (or the variable that stands for it) is malformed.
     """
-    from noosphere.client import InvalidArgument, Tls, connect
+    from noosphere.client import InvalidArgument, PermissionDenied, Tls, connect
 
     agent = options.agent if options.agent is not None else f"cli/{uuid.uuid4().hex[:12]}"
     files = options.tls_ca, options.tls_certificate, options.tls_key
@@ -69,6 +69,10 @@ async def connected(options: Common) -> AsyncIterator[Client]:
         try:
             connecting = opened() if options.timeout is None else opened(timeout=options.timeout)
             client = await stack.enter_async_context(connecting)
+        except PermissionDenied as error:
+            if options.agent is None:
+                error.message += "; commands act as an agent under cli/, as administrators may: --agent names another"
+            raise
         except InvalidArgument as error:
             # An argument of `connect` is an option of ours; a variable names itself.
             message = error.message if error.message.startswith("NOOSPHERE_") else f"--{error.message}"

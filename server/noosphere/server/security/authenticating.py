@@ -8,10 +8,12 @@ from typing import NamedTuple, Protocol
 
 from noosphere.consistency import Reason, Refusal
 
+from ..ports.grants import Verb
 from ..ports.runtime import Clock
 from ..ports.tables import Table
+from .permissions import Permissions
 from .principal import Principal
-from .tokens import find, looks_like_token
+from .tokens import Found, find, looks_like_token
 
 CREDENTIAL_BYTES_MAX = 8 * 1024
 """Longer ones are refused before anybody looks at them."""
@@ -62,18 +64,28 @@ class Authenticator:
         clock: the source of time.
         tokens: the table of API tokens; None if they are not taken.
         jwts: verifies JSON web tokens; None if they are not taken.
+        permissions: decide by grants; None where there are none.
     """
 
-    def __init__(self, clock: Clock, *, tokens: Table | None = None, jwts: Jwts | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        tokens: Table | None = None,
+        jwts: Jwts | None = None,
+        permissions: Permissions | None = None,
+    ) -> None:
         self._clock = clock
+        self._permissions = permissions
         self._tokens = tokens
         self._jwts = jwts
         self._verified: dict[bytes, Verified] = {}
 
     @property
-    def version(self) -> tuple[int, int]:
+    def version(self) -> tuple[int, int, int]:
         """As long as this is the same, nothing has been revoked."""
         return (
+            self._permissions.version if self._permissions is not None else 0,
             self._tokens.version if self._tokens is not None else 0,
             self._jwts.version if self._jwts is not None else 0,
         )
@@ -110,15 +122,25 @@ class Authenticator:
             found = find(credential, tokens) if tokens is not None else None
             if tokens is None or found is None:
                 raise invalid_credential()
-            known, entries = tokens, found.entries
-            return Verified(
-                found.principal,
-                found.expires_ms,
-                lambda: all(known.get(token_id) == entry for token_id, entry in entries),
-            )
+            return Verified(found.principal, found.expires_ms, self._holding(found, tokens))
         if jwts is None:
             raise invalid_credential()
         return jwts.verify(credential)
+
+    def _holding(self, found: Found, tokens: Table) -> Callable[[], bool]:
+        """Returns what tells whether a token still stands for what it did."""
+        (token_id, entry), *above = found.entries
+        if not above and not found.by_grant:
+            # Most of them, with every call.
+            return lambda: tokens.get(token_id) == entry
+        name, permissions = found.principal.name, self._permissions
+
+        def granted(agent: str) -> bool:
+            return permissions is not None and Verb.ACT in permissions.granted(name, f"agents/{agent}")
+
+        return lambda: (
+            all(tokens.get(one) == entry for one, entry in found.entries) and all(map(granted, found.by_grant))
+        )
 
 
 def by_certificate(name: str) -> Verified:

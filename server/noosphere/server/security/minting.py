@@ -11,6 +11,7 @@ from noosphere.consistency.limits import AGENT_ID_BYTES_MAX
 from ..ports.grants import Verb
 from ..ports.runtime import Clock
 from ..ports.tables import TABLE_ENTRIES_MAX, Expected, Table
+from .permissions import deciding
 from .principal import OPERATOR_PREFIX, Principal
 from .tokens import DEPTH_MAX, PREFIX, TOKENS, StoredToken, mint, read, write
 
@@ -147,7 +148,8 @@ class ApiTokens:
     async def narrow(self, holder: Principal, narrowed: Narrowed) -> Made:
         """Makes a token that may do less than its holder, and ends with the token that the holder has presented.
 
-        What it may do by grants, it may do as long as the holder may.
+        What it may do by grants, it may do as long as the holder may. If the holder may act as the agent by a grant
+        alone, it ends with that.
 
         Raises:
             Refusal: PERMISSION_DENIED, for more than the holder may do; TOKENS_OFF; INVALID_FIELD, VALUE_TOO_LARGE,
@@ -167,7 +169,7 @@ class ApiTokens:
         expires_ms = now_ms + (narrowed.ttl_ms or SCOPED_TTL_MS_DEFAULT)
         if holder.expires_ms:
             expires_ms = min(expires_ms, holder.expires_ms)
-        agents, only_agents = _fewer_agents(holder, narrowed.agent)
+        agents, only_agents, by_grant = _fewer_agents(holder, narrowed.agent)
         owners, only_owners = _fewer_owners(holder, narrowed.owner)
         session = _fewer(holder.session, narrowed.session, "session")
         verbs = _fewer_verbs(holder.verbs, narrowed.verbs)
@@ -184,6 +186,7 @@ class ApiTokens:
                 only_agents=only_agents,
                 only_owners=only_owners,
                 parent=parent,
+                by_grant=by_grant,
                 creator=holder.name,
             )
         )
@@ -278,13 +281,16 @@ def _below(token_id: str, table: Mapping[str, bytes]) -> list[str]:
     return found
 
 
-def _fewer_agents(holder: Principal, agent: str) -> tuple[tuple[NamePattern, ...], bool]:
+def _fewer_agents(holder: Principal, agent: str) -> tuple[tuple[NamePattern, ...], bool, str]:
+    """Returns the agents of a narrowed token, whether they are all, and which of them depends on a grant."""
     if not agent:
         # An administrator's token is narrowed to the agent of its name and grants: nothing of it is an administrator's.
-        return holder.agents, holder.only_agents
-    if not holder.may_act_as(agent) or agent.startswith(OPERATOR_PREFIX):
+        return holder.agents, holder.only_agents, ""
+    permissions = deciding.get()
+    own = holder.may_act_as(agent)
+    if agent.startswith(OPERATOR_PREFIX) or not (own or (permissions and permissions.may_act_as(holder, agent))):
         raise _wider("agent", agent)
-    return (NamePattern(f"{AGENTS}{agent}", True),), True
+    return (NamePattern(f"{AGENTS}{agent}", True),), True, "" if own else agent
 
 
 def _fewer_owners(holder: Principal, owner: str) -> tuple[tuple[str, ...], bool]:

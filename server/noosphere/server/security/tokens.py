@@ -48,6 +48,7 @@ class StoredToken(msgspec.Struct, frozen=True, omit_defaults=True):
         only_agents: see there.
         only_owners: see there.
         parent: the id of the token that it was narrowed from, with which it ends; "" for none.
+        by_grant: the agent that its principal may act as by a grant alone, with which it ends, too; "" for none.
         creator: the name of the principal that made it.
         note: what it is for, in words.
         format: of this entry; a newer one is not valid here.
@@ -65,6 +66,7 @@ class StoredToken(msgspec.Struct, frozen=True, omit_defaults=True):
     only_agents: bool = False
     only_owners: bool = False
     parent: str = ""
+    by_grant: str = ""
     creator: str = ""
     note: str = ""
     format: int = 1
@@ -108,11 +110,13 @@ class Found(NamedTuple):
     Attributes:
         principal: whom it stands for.
         entries: the entries on which that depends, by their ids; it ends when one of them goes or changes.
+        by_grant: agents that the principal must be granted to act as, or it ends.
         expires_ms: when the first of them ends, in milliseconds since 1970; 0 for never.
     """
 
     principal: Principal
     entries: tuple[tuple[str, bytes], ...]
+    by_grant: tuple[str, ...]
     expires_ms: int
 
 
@@ -154,7 +158,7 @@ def find(credential: str, table: Mapping[str, bytes]) -> Found | None:
     # Compared in the same time wherever the first difference is.
     if stored is None or not compare_digest(stored.digest, digest_of(secret)):
         return None
-    entries = [(token_id, entry)]
+    entries, by_grant = [(token_id, entry)], {stored.by_grant}
     expires_ms, parent = stored.expires_ms, stored.parent
     while parent:
         above = table.get(parent)
@@ -162,9 +166,10 @@ def find(credential: str, table: Mapping[str, bytes]) -> Found | None:
         if above is None or found is None or len(entries) > DEPTH_MAX:
             return None
         entries.append((parent, above))
+        by_grant.add(found.by_grant)
         expires_ms = min(filter(None, (expires_ms, found.expires_ms)), default=0)
         parent = found.parent
-    return Found(stored.identity(token_id), tuple(entries), expires_ms)
+    return Found(stored.identity(token_id), tuple(entries), tuple(filter(None, by_grant)), expires_ms)
 
 
 def read(entry: bytes) -> StoredToken | None:

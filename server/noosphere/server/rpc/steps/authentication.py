@@ -45,7 +45,7 @@ class AuthenticationStep:
         self._certificates = certificates
         self._lasting: dict[Rpc, tuple[asyncio.Task[Any], Verified]] = {}
         self._breaking = Breaking()
-        self._seen: tuple[int, int] = (-1, -1)
+        self._seen: tuple[int, int, int] = (-1, -1, -1)
         self._look_ms: float = 0
 
     def begin(self, rpc: Rpc) -> None:
