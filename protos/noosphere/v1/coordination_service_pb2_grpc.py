@@ -39,8 +39,8 @@ class CoordinationServiceStub(object):
     every server. Leases are rounded up to whole seconds there.
 
     Names are 1 to 128 bytes of UTF-8 without NUL; those that begin with `~` are the server's own. Leases are 1 s to
-    1 h. Errors that any call may return: INVALID_ARGUMENT (INVALID_FIELD, VALUE_TOO_LARGE), FAILED_PRECONDITION
-    (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED, OVERLOADED), UNAVAILABLE (DRAINING,
+    1 h. Errors that any call may return: INVALID_ARGUMENT (INVALID_FIELD, VALUE_TOO_LARGE), UNAUTHENTICATED,
+    PERMISSION_DENIED, FAILED_PRECONDITION (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED, OVERLOADED), UNAVAILABLE (DRAINING,
     ENGINE_UNAVAILABLE).
     """
 
@@ -116,8 +116,8 @@ class CoordinationServiceServicer(object):
     every server. Leases are rounded up to whole seconds there.
 
     Names are 1 to 128 bytes of UTF-8 without NUL; those that begin with `~` are the server's own. Leases are 1 s to
-    1 h. Errors that any call may return: INVALID_ARGUMENT (INVALID_FIELD, VALUE_TOO_LARGE), FAILED_PRECONDITION
-    (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED, OVERLOADED), UNAVAILABLE (DRAINING,
+    1 h. Errors that any call may return: INVALID_ARGUMENT (INVALID_FIELD, VALUE_TOO_LARGE), UNAUTHENTICATED,
+    PERMISSION_DENIED, FAILED_PRECONDITION (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED, OVERLOADED), UNAVAILABLE (DRAINING,
     ENGINE_UNAVAILABLE).
     """
 
@@ -273,8 +273,8 @@ class CoordinationService(object):
     every server. Leases are rounded up to whole seconds there.
 
     Names are 1 to 128 bytes of UTF-8 without NUL; those that begin with `~` are the server's own. Leases are 1 s to
-    1 h. Errors that any call may return: INVALID_ARGUMENT (INVALID_FIELD, VALUE_TOO_LARGE), FAILED_PRECONDITION
-    (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED, OVERLOADED), UNAVAILABLE (DRAINING,
+    1 h. Errors that any call may return: INVALID_ARGUMENT (INVALID_FIELD, VALUE_TOO_LARGE), UNAUTHENTICATED,
+    PERMISSION_DENIED, FAILED_PRECONDITION (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED, OVERLOADED), UNAVAILABLE (DRAINING,
     ENGINE_UNAVAILABLE).
     """
 

@@ -40,8 +40,8 @@ class CoordinationServiceStub:
     every server. Leases are rounded up to whole seconds there.
 
     Names are 1 to 128 bytes of UTF-8 without NUL; those that begin with `~` are the server's own. Leases are 1 s to
-    1 h. Errors that any call may return: INVALID_ARGUMENT (INVALID_FIELD, VALUE_TOO_LARGE), FAILED_PRECONDITION
-    (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED, OVERLOADED), UNAVAILABLE (DRAINING,
+    1 h. Errors that any call may return: INVALID_ARGUMENT (INVALID_FIELD, VALUE_TOO_LARGE), UNAUTHENTICATED,
+    PERMISSION_DENIED, FAILED_PRECONDITION (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED, OVERLOADED), UNAVAILABLE (DRAINING,
     ENGINE_UNAVAILABLE).
     """
 
@@ -95,8 +95,8 @@ class CoordinationServiceAsyncStub(CoordinationServiceStub):
     every server. Leases are rounded up to whole seconds there.
 
     Names are 1 to 128 bytes of UTF-8 without NUL; those that begin with `~` are the server's own. Leases are 1 s to
-    1 h. Errors that any call may return: INVALID_ARGUMENT (INVALID_FIELD, VALUE_TOO_LARGE), FAILED_PRECONDITION
-    (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED, OVERLOADED), UNAVAILABLE (DRAINING,
+    1 h. Errors that any call may return: INVALID_ARGUMENT (INVALID_FIELD, VALUE_TOO_LARGE), UNAUTHENTICATED,
+    PERMISSION_DENIED, FAILED_PRECONDITION (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED, OVERLOADED), UNAVAILABLE (DRAINING,
     ENGINE_UNAVAILABLE).
     """
 
@@ -146,8 +146,8 @@ class CoordinationServiceServicer(metaclass=_abc_1.ABCMeta):
     every server. Leases are rounded up to whole seconds there.
 
     Names are 1 to 128 bytes of UTF-8 without NUL; those that begin with `~` are the server's own. Leases are 1 s to
-    1 h. Errors that any call may return: INVALID_ARGUMENT (INVALID_FIELD, VALUE_TOO_LARGE), FAILED_PRECONDITION
-    (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED, OVERLOADED), UNAVAILABLE (DRAINING,
+    1 h. Errors that any call may return: INVALID_ARGUMENT (INVALID_FIELD, VALUE_TOO_LARGE), UNAUTHENTICATED,
+    PERMISSION_DENIED, FAILED_PRECONDITION (STALE_INCARNATION), RESOURCE_EXHAUSTED (LIMIT_EXCEEDED, OVERLOADED), UNAVAILABLE (DRAINING,
     ENGINE_UNAVAILABLE).
     """
 

@@ -29,7 +29,8 @@ class MemoryServiceStub(object):
     """Records in namespaces, with optimistic locking, conflict detection, watches and claims.
 
     Every reply carries `head`, the namespace's newest visible revision. Errors that any call may return:
-    INVALID_ARGUMENT (a malformed field; VALUE_TOO_LARGE), PERMISSION_DENIED (PERMISSION_DENIED),
+    INVALID_ARGUMENT (a malformed field; VALUE_TOO_LARGE), UNAUTHENTICATED (UNAUTHENTICATED: the server wants to know who
+    calls, and no valid credential tells it), PERMISSION_DENIED (PERMISSION_DENIED),
     FAILED_PRECONDITION (NAMESPACE_DELETED, STALE_INCARNATION), DATA_LOSS (ACKED_WRITES_LOST: a presented
     revision did not survive), OUT_OF_RANGE (FUTURE_REVISION: a presented revision was never issued),
     RESOURCE_EXHAUSTED (LIMIT_EXCEEDED; OVERLOADED: the server has more to do than it can), UNAVAILABLE (DRAINING,
@@ -183,7 +184,8 @@ class MemoryServiceServicer(object):
     """Records in namespaces, with optimistic locking, conflict detection, watches and claims.
 
     Every reply carries `head`, the namespace's newest visible revision. Errors that any call may return:
-    INVALID_ARGUMENT (a malformed field; VALUE_TOO_LARGE), PERMISSION_DENIED (PERMISSION_DENIED),
+    INVALID_ARGUMENT (a malformed field; VALUE_TOO_LARGE), UNAUTHENTICATED (UNAUTHENTICATED: the server wants to know who
+    calls, and no valid credential tells it), PERMISSION_DENIED (PERMISSION_DENIED),
     FAILED_PRECONDITION (NAMESPACE_DELETED, STALE_INCARNATION), DATA_LOSS (ACKED_WRITES_LOST: a presented
     revision did not survive), OUT_OF_RANGE (FUTURE_REVISION: a presented revision was never issued),
     RESOURCE_EXHAUSTED (LIMIT_EXCEEDED; OVERLOADED: the server has more to do than it can), UNAVAILABLE (DRAINING,
@@ -529,7 +531,8 @@ class MemoryService(object):
     """Records in namespaces, with optimistic locking, conflict detection, watches and claims.
 
     Every reply carries `head`, the namespace's newest visible revision. Errors that any call may return:
-    INVALID_ARGUMENT (a malformed field; VALUE_TOO_LARGE), PERMISSION_DENIED (PERMISSION_DENIED),
+    INVALID_ARGUMENT (a malformed field; VALUE_TOO_LARGE), UNAUTHENTICATED (UNAUTHENTICATED: the server wants to know who
+    calls, and no valid credential tells it), PERMISSION_DENIED (PERMISSION_DENIED),
     FAILED_PRECONDITION (NAMESPACE_DELETED, STALE_INCARNATION), DATA_LOSS (ACKED_WRITES_LOST: a presented
     revision did not survive), OUT_OF_RANGE (FUTURE_REVISION: a presented revision was never issued),
     RESOURCE_EXHAUSTED (LIMIT_EXCEEDED; OVERLOADED: the server has more to do than it can), UNAVAILABLE (DRAINING,
