@@ -11,6 +11,7 @@ from noosphere.consistency import Reason, Refusal, invalid
 from ...ports.coordinator import Coordinator
 from ...ports.runtime import Clock
 from .fence import Fenced, begin_above, fence
+from .fitness import Fitness
 from .instance import UnfitRedis, is_still
 from .lease import EpochLease
 from .scripts import Script
@@ -74,6 +75,7 @@ class Engine:
         self._clock = clock
         self._on_epoch = on_epoch
         self._lease = EpochLease(coordinator, clock, lambda: self.epoch, self._newer)
+        self._fitness = Fitness(clock, lambda: () if self._fenced is None else self._fenced.nodes)
         self._epoch_ended = False
         self._fenced: Fenced | None = None
         self._outdated: Fenced | None = None
@@ -265,6 +267,7 @@ class Engine:
             raise Refusal(Reason.ENGINE_UNAVAILABLE, "the working store is closed")
         if self._epoch_ended:
             raise Refusal(Reason.ENGINE_UNAVAILABLE, "Redis has failed over; services are opened anew, try again")
+        self._fitness.require()
 
     async def close(self) -> None:
         """Lets calls under way end, and disconnects."""
@@ -273,6 +276,7 @@ class Engine:
         if self._fencing is not None:
             await asyncio.wait((self._fencing,))
         await self._lease.stop()
+        await self._fitness.stop()
         if self._fenced is not None:
             await asyncio.gather(*(node.wire.close() for node in self._fenced.nodes))
         # Connections that came to nothing are closed in the loop's next turn.
@@ -324,6 +328,7 @@ class Engine:
         before, self.epoch = self.epoch, fenced.epoch
         self._lease.confirmed(asked_ms)
         self._lease.start()
+        self._fitness.start()
         if before and before != fenced.epoch and self._on_epoch is not None and not self._epoch_ended:
             self._epoch_ended = True
             self._on_epoch(fenced.epoch)

@@ -11,6 +11,8 @@ from .wire import TRUST, Address, CommandError, Trust, Wire
 VERSION_MIN = (7, 0)
 """The first with flags in scripts: those that write are refused as a whole when memory is exhausted."""
 
+NOEVICTION = "noeviction"
+
 URLS_MAX = 128
 """Most processes that are named: each of them is asked whenever a primary is looked for."""
 
@@ -101,8 +103,8 @@ async def look_at(wire: Wire, address: Address) -> Instance:
     if version < VERSION_MIN:
         raise UnfitRedis(f"Redis {info['redis_version']} is too old: 7.0 or newer is needed")
     policy = info["maxmemory_policy"]
-    if policy != "noeviction":
-        raise UnfitRedis(f"maxmemory-policy is {policy}: records would vanish; it has to be noeviction")
+    if policy != NOEVICTION:
+        raise UnfitRedis(f"maxmemory-policy is {policy}: records would vanish; it has to be {NOEVICTION}")
     in_cluster = info.get("cluster_enabled", "0") != "0"
     if address.database:
         if in_cluster:
