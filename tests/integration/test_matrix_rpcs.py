@@ -34,7 +34,8 @@ PLAIN = frozenset({"read", "write", "delete", "watch", "resolve", "admin"})
 
 ADMINISTRATORS = frozenset({
     "SetPolicy", "ListPolicies", "GetStats", "ListEpochs", "ListServers", "GetUsage", "GetOverview", "SetGrant",
-    "ListGrants", "CheckGrant", "CreateToken", "ListTokens", "RevokeToken", "Dump", "ReviewCandidate",
+    "ListGrants", "CheckGrant", "GetAgent", "FenceAgent", "UnfenceAgent", "RevertAgent",
+    "CreateToken", "ListTokens", "RevokeToken", "Dump", "ReviewCandidate",
 })  # fmt: skip
 """For administrators only."""
 

@@ -146,7 +146,7 @@ class LocalServer:
     def _transport(self, engine: Engine) -> HandlerTransport:
         return HandlerTransport(
             MemoryRpc(engine.memory),
-            AdminRpc(engine.memory, self.clock, dumper=engine.dumper),
+            AdminRpc(engine.memory, self.clock, dumper=engine.dumper, agents=engine.agents),
             SessionRpc(engine.sessions, engine.transitions),
             ContextRpc(engine.contexts),
             FactRpc(engine.facts, engine.owners),

@@ -272,6 +272,17 @@ REQUESTS: Mapping[str, Mapping[str, Make]] = {
         "ListTokens": _nothing(),
         "RevokeToken": _nothing(token_id="0" * 16),
         "Dump": _nothing(),
+        # An agent of nobody's: the others still have to call.
+        "GetAgent": lambda t, c: {"agent_id": f"fenced/{t.agent}"},
+        "FenceAgent": lambda t, c: {"agent_id": f"fenced/{t.agent}", "call": c.call},
+        "UnfenceAgent": lambda t, c: {"agent_id": f"fenced/{t.agent}", "call": c.call},
+        "RevertAgent": lambda t, c: {
+            "agent_id": f"fenced/{t.agent}",
+            "namespace": t.namespace,
+            "since_revision": 1,
+            "dry_run": True,
+            "call": c.call,
+        },
     },
 }
 """How each rpc is called. One that is missing fails the matrix."""

@@ -32,6 +32,10 @@ def test_the_promised_commands_exist() -> None:
         *(
             "",
             "serve",
+            "agent show",
+            "agent fence",
+            "agent unfence",
+            "agent revert",
             "owner erase",
             "audit show",
             "audit tail",

@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from noosphere.v1 import admin_agents_pb2 as noosphere_dot_v1_dot_admin__agents__pb2
 from noosphere.v1 import admin_dump_pb2 as noosphere_dot_v1_dot_admin__dump__pb2
 from noosphere.v1 import admin_grants_pb2 as noosphere_dot_v1_dot_admin__grants__pb2
 from noosphere.v1 import admin_overview_pb2 as noosphere_dot_v1_dot_admin__overview__pb2
@@ -129,6 +130,26 @@ class AdminServiceStub(object):
                 '/noosphere.v1.AdminService/Dump',
                 request_serializer=noosphere_dot_v1_dot_admin__dump__pb2.DumpRequest.SerializeToString,
                 response_deserializer=noosphere_dot_v1_dot_admin__dump__pb2.DumpResponse.FromString,
+                _registered_method=True)
+        self.GetAgent = channel.unary_unary(
+                '/noosphere.v1.AdminService/GetAgent',
+                request_serializer=noosphere_dot_v1_dot_admin__agents__pb2.GetAgentRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_admin__agents__pb2.GetAgentResponse.FromString,
+                _registered_method=True)
+        self.FenceAgent = channel.unary_unary(
+                '/noosphere.v1.AdminService/FenceAgent',
+                request_serializer=noosphere_dot_v1_dot_admin__agents__pb2.FenceAgentRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_admin__agents__pb2.FenceAgentResponse.FromString,
+                _registered_method=True)
+        self.UnfenceAgent = channel.unary_unary(
+                '/noosphere.v1.AdminService/UnfenceAgent',
+                request_serializer=noosphere_dot_v1_dot_admin__agents__pb2.UnfenceAgentRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_admin__agents__pb2.UnfenceAgentResponse.FromString,
+                _registered_method=True)
+        self.RevertAgent = channel.unary_unary(
+                '/noosphere.v1.AdminService/RevertAgent',
+                request_serializer=noosphere_dot_v1_dot_admin__agents__pb2.RevertAgentRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_admin__agents__pb2.RevertAgentResponse.FromString,
                 _registered_method=True)
 
 
@@ -275,6 +296,43 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetAgent(self, request, context):
+        """Shows one agent: its incarnation, what it does, and what it holds. An agent that was never opened is shown, too.
+        INVALID_ARGUMENT: INVALID_FIELD, VALUE_TOO_LARGE. UNAVAILABLE: ENGINE_UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FenceAgent(self, request, context):
+        """Ends an agent's incarnation, frees its claims, locks and memberships, and refuses new incarnations with
+        PERMISSION_DENIED until UnfenceAgent, at every server within a second. Calling again is safe.
+        INVALID_ARGUMENT: INVALID_FIELD, VALUE_TOO_LARGE. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED. ABORTED: CONTENTION,
+        STALE_INCARNATION. UNAVAILABLE: ENGINE_UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnfenceAgent(self, request, context):
+        """Allows an agent that was fenced again. INVALID_ARGUMENT: INVALID_FIELD, VALUE_TOO_LARGE. ABORTED: CONTENTION,
+        STALE_INCARNATION. UNAVAILABLE: ENGINE_UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevertAgent(self, request, context):
+        """Puts back what records were before an agent wrote them, by ordinary commits in the caller's name, each on the
+        condition that nobody has changed the record since. What somebody else has written since is left alone, unless
+        `force` is set; what the log does not tell any more always. INVALID_ARGUMENT: INVALID_FIELD, VALUE_TOO_LARGE.
+        RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 10,000 keys of one namespace. ABORTED: STALE_INCARNATION.
+        UNAVAILABLE: ENGINE_UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -367,6 +425,26 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.Dump,
                     request_deserializer=noosphere_dot_v1_dot_admin__dump__pb2.DumpRequest.FromString,
                     response_serializer=noosphere_dot_v1_dot_admin__dump__pb2.DumpResponse.SerializeToString,
+            ),
+            'GetAgent': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetAgent,
+                    request_deserializer=noosphere_dot_v1_dot_admin__agents__pb2.GetAgentRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_admin__agents__pb2.GetAgentResponse.SerializeToString,
+            ),
+            'FenceAgent': grpc.unary_unary_rpc_method_handler(
+                    servicer.FenceAgent,
+                    request_deserializer=noosphere_dot_v1_dot_admin__agents__pb2.FenceAgentRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_admin__agents__pb2.FenceAgentResponse.SerializeToString,
+            ),
+            'UnfenceAgent': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnfenceAgent,
+                    request_deserializer=noosphere_dot_v1_dot_admin__agents__pb2.UnfenceAgentRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_admin__agents__pb2.UnfenceAgentResponse.SerializeToString,
+            ),
+            'RevertAgent': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevertAgent,
+                    request_deserializer=noosphere_dot_v1_dot_admin__agents__pb2.RevertAgentRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_admin__agents__pb2.RevertAgentResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -856,6 +934,114 @@ class AdminService(object):
             '/noosphere.v1.AdminService/Dump',
             noosphere_dot_v1_dot_admin__dump__pb2.DumpRequest.SerializeToString,
             noosphere_dot_v1_dot_admin__dump__pb2.DumpResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetAgent(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.AdminService/GetAgent',
+            noosphere_dot_v1_dot_admin__agents__pb2.GetAgentRequest.SerializeToString,
+            noosphere_dot_v1_dot_admin__agents__pb2.GetAgentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FenceAgent(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.AdminService/FenceAgent',
+            noosphere_dot_v1_dot_admin__agents__pb2.FenceAgentRequest.SerializeToString,
+            noosphere_dot_v1_dot_admin__agents__pb2.FenceAgentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnfenceAgent(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.AdminService/UnfenceAgent',
+            noosphere_dot_v1_dot_admin__agents__pb2.UnfenceAgentRequest.SerializeToString,
+            noosphere_dot_v1_dot_admin__agents__pb2.UnfenceAgentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevertAgent(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.AdminService/RevertAgent',
+            noosphere_dot_v1_dot_admin__agents__pb2.RevertAgentRequest.SerializeToString,
+            noosphere_dot_v1_dot_admin__agents__pb2.RevertAgentResponse.FromString,
             options,
             channel_credentials,
             insecure,

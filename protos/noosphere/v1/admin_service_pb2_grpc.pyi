@@ -5,6 +5,7 @@ What operators need: namespaces with their rules, statistics and epochs."""
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from noosphere.v1 import admin_agents_pb2 as _admin_agents_pb2
 from noosphere.v1 import admin_dump_pb2 as _admin_dump_pb2
 from noosphere.v1 import admin_grants_pb2 as _admin_grants_pb2
 from noosphere.v1 import admin_overview_pb2 as _admin_overview_pb2
@@ -97,6 +98,27 @@ class AdminServiceStub:
     work. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, if two are being taken already. UNAVAILABLE: ENGINE_UNAVAILABLE; what came
     is then no dump. UNIMPLEMENTED: NOT_IMPLEMENTED, if the server was built without.
     """
+    GetAgent: _grpc.UnaryUnaryMultiCallable[_admin_agents_pb2.GetAgentRequest, _admin_agents_pb2.GetAgentResponse]
+    """Shows one agent: its incarnation, what it does, and what it holds. An agent that was never opened is shown, too.
+    INVALID_ARGUMENT: INVALID_FIELD, VALUE_TOO_LARGE. UNAVAILABLE: ENGINE_UNAVAILABLE.
+    """
+    FenceAgent: _grpc.UnaryUnaryMultiCallable[_admin_agents_pb2.FenceAgentRequest, _admin_agents_pb2.FenceAgentResponse]
+    """Ends an agent's incarnation, frees its claims, locks and memberships, and refuses new incarnations with
+    PERMISSION_DENIED until UnfenceAgent, at every server within a second. Calling again is safe.
+    INVALID_ARGUMENT: INVALID_FIELD, VALUE_TOO_LARGE. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED. ABORTED: CONTENTION,
+    STALE_INCARNATION. UNAVAILABLE: ENGINE_UNAVAILABLE.
+    """
+    UnfenceAgent: _grpc.UnaryUnaryMultiCallable[_admin_agents_pb2.UnfenceAgentRequest, _admin_agents_pb2.UnfenceAgentResponse]
+    """Allows an agent that was fenced again. INVALID_ARGUMENT: INVALID_FIELD, VALUE_TOO_LARGE. ABORTED: CONTENTION,
+    STALE_INCARNATION. UNAVAILABLE: ENGINE_UNAVAILABLE.
+    """
+    RevertAgent: _grpc.UnaryUnaryMultiCallable[_admin_agents_pb2.RevertAgentRequest, _admin_agents_pb2.RevertAgentResponse]
+    """Puts back what records were before an agent wrote them, by ordinary commits in the caller's name, each on the
+    condition that nobody has changed the record since. What somebody else has written since is left alone, unless
+    `force` is set; what the log does not tell any more always. INVALID_ARGUMENT: INVALID_FIELD, VALUE_TOO_LARGE.
+    RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 10,000 keys of one namespace. ABORTED: STALE_INCARNATION.
+    UNAVAILABLE: ENGINE_UNAVAILABLE.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -161,6 +183,27 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Streams a dump of everything that is stored: rules, grants, namespaces each as it was at one moment, facts, waiting
     work. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, if two are being taken already. UNAVAILABLE: ENGINE_UNAVAILABLE; what came
     is then no dump. UNIMPLEMENTED: NOT_IMPLEMENTED, if the server was built without.
+    """
+    GetAgent: _aio.UnaryUnaryMultiCallable[_admin_agents_pb2.GetAgentRequest, _admin_agents_pb2.GetAgentResponse]  # type: ignore[assignment]
+    """Shows one agent: its incarnation, what it does, and what it holds. An agent that was never opened is shown, too.
+    INVALID_ARGUMENT: INVALID_FIELD, VALUE_TOO_LARGE. UNAVAILABLE: ENGINE_UNAVAILABLE.
+    """
+    FenceAgent: _aio.UnaryUnaryMultiCallable[_admin_agents_pb2.FenceAgentRequest, _admin_agents_pb2.FenceAgentResponse]  # type: ignore[assignment]
+    """Ends an agent's incarnation, frees its claims, locks and memberships, and refuses new incarnations with
+    PERMISSION_DENIED until UnfenceAgent, at every server within a second. Calling again is safe.
+    INVALID_ARGUMENT: INVALID_FIELD, VALUE_TOO_LARGE. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED. ABORTED: CONTENTION,
+    STALE_INCARNATION. UNAVAILABLE: ENGINE_UNAVAILABLE.
+    """
+    UnfenceAgent: _aio.UnaryUnaryMultiCallable[_admin_agents_pb2.UnfenceAgentRequest, _admin_agents_pb2.UnfenceAgentResponse]  # type: ignore[assignment]
+    """Allows an agent that was fenced again. INVALID_ARGUMENT: INVALID_FIELD, VALUE_TOO_LARGE. ABORTED: CONTENTION,
+    STALE_INCARNATION. UNAVAILABLE: ENGINE_UNAVAILABLE.
+    """
+    RevertAgent: _aio.UnaryUnaryMultiCallable[_admin_agents_pb2.RevertAgentRequest, _admin_agents_pb2.RevertAgentResponse]  # type: ignore[assignment]
+    """Puts back what records were before an agent wrote them, by ordinary commits in the caller's name, each on the
+    condition that nobody has changed the record since. What somebody else has written since is left alone, unless
+    `force` is set; what the log does not tell any more always. INVALID_ARGUMENT: INVALID_FIELD, VALUE_TOO_LARGE.
+    RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 10,000 keys of one namespace. ABORTED: STALE_INCARNATION.
+    UNAVAILABLE: ENGINE_UNAVAILABLE.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -331,6 +374,51 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """Streams a dump of everything that is stored: rules, grants, namespaces each as it was at one moment, facts, waiting
         work. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, if two are being taken already. UNAVAILABLE: ENGINE_UNAVAILABLE; what came
         is then no dump. UNIMPLEMENTED: NOT_IMPLEMENTED, if the server was built without.
+        """
+
+    @_abc_1.abstractmethod
+    def GetAgent(
+        self,
+        request: _admin_agents_pb2.GetAgentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_agents_pb2.GetAgentResponse, _abc.Awaitable[_admin_agents_pb2.GetAgentResponse]]:
+        """Shows one agent: its incarnation, what it does, and what it holds. An agent that was never opened is shown, too.
+        INVALID_ARGUMENT: INVALID_FIELD, VALUE_TOO_LARGE. UNAVAILABLE: ENGINE_UNAVAILABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def FenceAgent(
+        self,
+        request: _admin_agents_pb2.FenceAgentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_agents_pb2.FenceAgentResponse, _abc.Awaitable[_admin_agents_pb2.FenceAgentResponse]]:
+        """Ends an agent's incarnation, frees its claims, locks and memberships, and refuses new incarnations with
+        PERMISSION_DENIED until UnfenceAgent, at every server within a second. Calling again is safe.
+        INVALID_ARGUMENT: INVALID_FIELD, VALUE_TOO_LARGE. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED. ABORTED: CONTENTION,
+        STALE_INCARNATION. UNAVAILABLE: ENGINE_UNAVAILABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def UnfenceAgent(
+        self,
+        request: _admin_agents_pb2.UnfenceAgentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_agents_pb2.UnfenceAgentResponse, _abc.Awaitable[_admin_agents_pb2.UnfenceAgentResponse]]:
+        """Allows an agent that was fenced again. INVALID_ARGUMENT: INVALID_FIELD, VALUE_TOO_LARGE. ABORTED: CONTENTION,
+        STALE_INCARNATION. UNAVAILABLE: ENGINE_UNAVAILABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def RevertAgent(
+        self,
+        request: _admin_agents_pb2.RevertAgentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_agents_pb2.RevertAgentResponse, _abc.Awaitable[_admin_agents_pb2.RevertAgentResponse]]:
+        """Puts back what records were before an agent wrote them, by ordinary commits in the caller's name, each on the
+        condition that nobody has changed the record since. What somebody else has written since is left alone, unless
+        `force` is set; what the log does not tell any more always. INVALID_ARGUMENT: INVALID_FIELD, VALUE_TOO_LARGE.
+        RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 10,000 keys of one namespace. ABORTED: STALE_INCARNATION.
+        UNAVAILABLE: ENGINE_UNAVAILABLE.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

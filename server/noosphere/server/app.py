@@ -367,6 +367,7 @@ def _faces(
             overview=observed.overview,
             tokens=ApiTokens(engine.memory.core.coordinator, clock, os.urandom, taken=settings.tokens),
             dumper=engine.dumper,
+            agents=engine.agents,
         ),
         SessionRpc(engine.sessions, engine.transitions),
         ContextRpc(engine.contexts),

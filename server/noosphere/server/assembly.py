@@ -28,7 +28,7 @@ from .memory.codec import forget_decoded
 from .memory.foreground import Foreground
 from .memory.types import Call
 from .models import Models
-from .owners import OwnerEraser
+from .owners import AgentKeeper, OwnerEraser
 from .ports.metrics import SessionMetrics
 from .ports.runtime import Clock, system_random
 from .ports.store import WorkingStore
@@ -53,6 +53,7 @@ class Engine(NamedTuple):
     facts: Facts
     coordination: Coordination
     owners: OwnerEraser
+    agents: AgentKeeper
     store: WorkingStore
     dumper: Dumper
 
@@ -218,7 +219,10 @@ async def open_services(
         coordination = Coordination.build(memory.core, memory.signals)
         transitions = Transitions(watch, notes, controller, HealthReporter(scribe, notes))
         dumper = Dumper(drivers.store, drivers.coordinator, drivers.fact_store, drivers.fact_queue, clock, __version__)
-        yield Engine(memory, sessions, transitions, contexts, facts, coordination, owners, drivers.store, dumper)
+        agents = AgentKeeper(memory, scribe, clock, shared=drivers.shared)
+        yield Engine(
+            memory, sessions, transitions, contexts, facts, coordination, owners, agents, drivers.store, dumper
+        )
 
 
 class _Watched:

@@ -81,7 +81,7 @@ async def life(
             Faces(
                 engine.memory.signals,
                 ObservedMemory(engine.memory, clock.calls, plan, streams),
-                AdminRpc(engine.memory, clock, dumper=engine.dumper),
+                AdminRpc(engine.memory, clock, dumper=engine.dumper, agents=engine.agents),
                 ObservedSessions(engine.sessions, engine.transitions, clock.calls, plan),
                 ObservedContexts(engine.contexts, clock.calls, plan),
                 ObservedFacts(engine.facts, engine.owners, clock.calls, plan),

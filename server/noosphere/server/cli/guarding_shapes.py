@@ -7,6 +7,64 @@ from typing import Annotated, TypedDict
 from .shapes import Revision
 
 
+class AgentFenceShape(TypedDict):
+    """Who has fenced an agent."""
+
+    by: Annotated[str, "The agent that did."]
+    time: Annotated[str, "When."]
+    why: Annotated[str, "Why."]
+
+
+class AgentClaimShape(TypedDict):
+    """A task that an agent has claimed."""
+
+    namespace: Annotated[str, "The namespace."]
+    key: Annotated[str, "The key."]
+    holder: Annotated[str, "Who holds it, as agent#incarnation."]
+    fence: Annotated[Revision, "The fencing token."]
+    expire_time: Annotated[str, "When the claim ends by itself."]
+
+
+class AgentShape(TypedDict):
+    """An agent: what it does, as far as the server that answers has counted, and what it holds."""
+
+    agent: Annotated[str, "Its name."]
+    incarnation: Annotated[Revision, "Its newest incarnation; 0 if it was never opened."]
+    active: Annotated[bool, "Whether that has not ended, and its lease lives."]
+    fence: Annotated[AgentFenceShape | None, "Who has fenced it."]
+    calls: Annotated[int | None, "Its calls; null if none are counted."]
+    refused: Annotated[dict[str, int], "Its refused calls, by reason."]
+    conflicts: Annotated[int | None, "Its calls that met somebody who was faster."]
+    last_call: Annotated[str | None, "When its last call ended."]
+    claims: Annotated[list[AgentClaimShape], "Tasks that it has claimed, at most 100."]
+    locks: Annotated[list[str], "Locks that it holds, at most 100."]
+    sessions: Annotated[list[str], "Sessions that it has opened, at most 100."]
+    session_count: Annotated[int, "How many there are."]
+    context_count: Annotated[int, "How many contexts they hold."]
+    complete: Annotated[bool, "Whether all records and sessions were looked at."]
+
+
+class AgentFencedShape(TypedDict):
+    """What fencing an agent, or allowing it again, did."""
+
+    agent: Annotated[str, "The agent."]
+    fenced: Annotated[bool, "Whether it is fenced now."]
+    ended: Annotated[str | None, "The incarnation that has ended, as agent#incarnation."]
+    released_claims: Annotated[int, "How many claims were freed."]
+
+
+class RevertedShape(TypedDict):
+    """A record that an agent has written, and what becomes of it."""
+
+    namespace: Annotated[str, "The namespace."]
+    key: Annotated[str, "The key."]
+    outcome: Annotated[
+        str, "`restored`, `deleted`, `unchanged`, `conflict`, `compacted`, `unsupported`, `reserved`, `refused`."
+    ]
+    revision: Annotated[Revision, "The commit that put it back; 0 for none."]
+    last_writer: Annotated[str, "Who had written it last, as agent#incarnation."]
+
+
 class OwnerErasedShape(TypedDict):
     """What an erasure of an owner removed, or would."""
 

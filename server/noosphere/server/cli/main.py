@@ -19,6 +19,7 @@ from typer.main import get_command
 from noosphere.server.readers import ReaderGone, close_stdout
 
 from . import (
+    agents,
     audit,
     backups,
     bench,
@@ -97,6 +98,7 @@ for group in (facts_changes.app, facts_keeping.app, facts_exchange.app, facts_re
     facts.app.add_typer(group)
 app.add_typer(facts.app, name="facts")
 app.add_typer(tokens.app, name="token")
+app.add_typer(agents.app, name="agent")
 app.add_typer(owners.app, name="owner")
 app.add_typer(grants.app, name="grant")
 app.add_typer(audit.app, name="audit")

@@ -6,6 +6,7 @@ from noosphere.consistency import actor_name, check_agent_id
 
 from ..ports.coordinator import Incarnation
 from .core import Core
+from .fencing import require_unfenced
 
 
 class Agents:
@@ -19,9 +20,10 @@ class Agents:
         """Begins an incarnation; what the earlier one had remembered is dropped.
 
         Raises:
-            Refusal: INVALID_FIELD, AGENT_ACTIVE.
+            Refusal: INVALID_FIELD, AGENT_ACTIVE; PERMISSION_DENIED, if the agent is fenced.
         """
         check_agent_id(agent_id)
+        require_unfenced(self._core.coordinator, agent_id)
         earlier = await self._core.coordinator.latest(agent_id)
         incarnation = await self._core.coordinator.open_agent(agent_id, takeover, request_id)
         if earlier and earlier != incarnation.number:

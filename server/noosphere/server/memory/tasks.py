@@ -45,7 +45,7 @@ from .extension import Change, ExtendedWrite
 from .guards import Validation, advance, validate
 from .internal import before_first
 from .signals import Following, HeadSignals
-from .types import Call, ClaimReply, RecordView
+from .types import ANONYMOUS, Call, ClaimReply, RecordView
 
 ATTEMPTS_MAX = 64
 LOOK_AGAIN_MS = 5_000
@@ -166,6 +166,32 @@ class Tasks:
             return decide_release(record, key, fence, call.actor, now_ms)
 
         return await self._update(call, namespace, key, fence, decide, ("release",))
+
+    async def free(self, holder: str, namespace: str, key: str, fence: int) -> bool:
+        """Gives up a claim whose holder has ended, for the operator; returns whether it was still held.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE, CONTENTION.
+        """
+        core, ref = self._core, await self._core.locate(namespace)
+        for _ in range(ATTEMPTS_MAX):
+            read = await core.store.read(ref, (key, *self._extra(namespace)), accepted=True)
+            entry = read.entries[0]
+            record = decode_entry(entry)
+            if entry is None or record is None:
+                return False
+            try:
+                decision = decide_release(record, key, fence, holder, read.view.now_ms)
+            except Refusal:
+                # It has lapsed, or somebody has it by now.
+                return False
+            nothing = Validation((), None, (), frozenset())
+            reply = await self._carry_out(ANONYMOUS, ref, namespace, key, entry, record, decision, read, b"", nothing)
+            if isinstance(reply, ClaimReply):
+                return True
+            if isinstance(reply, NamespaceRef):
+                ref = reply
+        await contended(core, ref, f"{key!r} changed under each of {ATTEMPTS_MAX} attempts")
 
     async def complete(
         self, call: Call, namespace: str, key: str, fence: int, result: bytes | None, encoding: Encoding

@@ -1,5 +1,6 @@
-"""Owners: whatever the server holds of one, in facts, sessions and private namespaces."""
+"""Owners: whatever the server holds of one, in facts, sessions and private namespaces; and of agents what they do."""
 
+from .agents import AgentKeeper
 from .erasing import Erased, OwnerEraser
 
-__all__ = ["Erased", "OwnerEraser"]
+__all__ = ["AgentKeeper", "Erased", "OwnerEraser"]

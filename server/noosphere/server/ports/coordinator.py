@@ -106,6 +106,10 @@ class Coordinator(Protocol):
         """Returns the number of the agent's newest incarnation, 0 if it was never opened."""
         ...
 
+    def is_active(self, incarnation: Incarnation) -> bool:
+        """Tells whether an incarnation has not ended and its lease lives, as this process knows it. Renews nothing."""
+        ...
+
     def active_count(self) -> int:
         """Returns how many agents have a living lease."""
         ...

@@ -17,10 +17,12 @@ from ..memory.grants import Grants
 from ..memory.namespaces import NamespaceDescription
 from ..memory.reads import check_page_size
 from ..metrics.overview import Overview
+from ..owners import AgentKeeper
 from ..ports.runtime import Clock
 from ..security import Usage
 from ..security.minting import ApiTokens
 from . import decode, encode
+from .admin_agents import AgentMethods
 from .admin_dump import DumpMethods
 from .admin_grants import GrantMethods
 from .admin_overview import OverviewMethods
@@ -32,7 +34,9 @@ from .process import resident_bytes
 from .times import timestamp
 
 
-class AdminRpc(DumpMethods, GrantMethods, OverviewMethods, TokenMethods, UsageMethods, AdminServiceServicer):
+class AdminRpc(
+    AgentMethods, DumpMethods, GrantMethods, OverviewMethods, TokenMethods, UsageMethods, AdminServiceServicer
+):
     """The gRPC face of administration.
 
     Args:
@@ -44,6 +48,7 @@ class AdminRpc(DumpMethods, GrantMethods, OverviewMethods, TokenMethods, UsageMe
         overview: tells how the server is doing; None: nobody does.
         tokens: makes and ends API tokens; None: nobody is asked for one.
         dumper: takes dumps; None: nobody does.
+        agents: shows and fences agents; None: nobody does.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class AdminRpc(DumpMethods, GrantMethods, OverviewMethods, TokenMethods, UsageMe
         overview: Callable[[], Awaitable[Overview]] | None = None,
         tokens: ApiTokens | None = None,
         dumper: Dumper | None = None,
+        agents: AgentKeeper | None = None,
     ) -> None:
         self._memory = memory
         self._clock = clock
@@ -68,6 +74,7 @@ class AdminRpc(DumpMethods, GrantMethods, OverviewMethods, TokenMethods, UsageMe
         self._tokens = tokens or ApiTokens(memory.core.coordinator, clock, os.urandom, taken=False)
         self._dumper = dumper
         self._grants = Grants(memory.core)
+        self._agents = agents
 
     @unary
     async def ListNamespaces(self, request: pb.ListNamespacesRequest, context: Context) -> pb.ListNamespacesResponse:

@@ -372,6 +372,10 @@ RULES: Mapping[str, Rule] = {
             "ListTokens": Administrators(),
             "RevokeToken": Administrators(),
             "Dump": Administrators(),
+            "GetAgent": Administrators(READ),
+            "FenceAgent": Administrators(),
+            "UnfenceAgent": Administrators(),
+            "RevertAgent": Administrators(),
         },
     ),
 }

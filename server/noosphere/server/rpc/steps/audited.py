@@ -25,7 +25,7 @@ class Kind(StrEnum):
 
 _READS = ("Get", "List", "BatchGet", "Search", "Explain", "Read", "Watch", "Plan", "Refresh", "Assemble")
 _KEEPS = frozenset({"Pipeline", "GetServerInfo", "KeepAgent", "KeepMember", "RenewLock", "Renew"})
-_ROOTS = {"session_id": "sessions/", "agent_id": "agents/", "group": "groups/", "scope": "facts/"}
+_ROOTS = {"namespace": "", "session_id": "sessions/", "agent_id": "agents/", "group": "groups/", "scope": "facts/"}
 _KEY_FIELDS = ("key", "collection", "fact_id", "candidate_id", "job_id", "call_id", "checkpoint_id", "message_id")
 _OWNER_FIELDS = ("owner", "owners", "fact_owners")
 _OPERATION_FIELDS = ("put", "delete", "merge")
@@ -97,8 +97,6 @@ def _nothing(_: Message) -> tuple[()]:
 
 def _target(service: str, takes: Descriptor) -> Callable[[Any], str]:
     fields = takes.fields_by_name
-    if "namespace" in fields:
-        return lambda request: str(request.namespace)
     if "ticket" in fields:
         return lambda request: "sessions/" + request.ticket.split(":", 1)[0]
     if rooted := [_rooted(field, root) for field, root in _ROOTS.items() if field in fields]:
@@ -157,12 +155,16 @@ def _versions(gives: Descriptor) -> Callable[[Any], Iterable[int]]:
         return lambda response: (response.applied.revision,) if response.HasField("applied") else ()
     if "record" in fields:
         return lambda response: (response.record.version,) if response.HasField("record") else ()
-    if "records" in fields and fields["records"].is_repeated:
+    if "records" in fields and fields["records"].is_repeated and _has_version(fields["records"].message_type):
         return lambda response: (record.version for record in response.records)
     for field in ("revision", "version"):
         if field in fields and fields[field].message_type is None and fields[field].type != fields[field].TYPE_STRING:
             return lambda response: (getattr(response, field),)
     return _nothing
+
+
+def _has_version(record: Descriptor | None) -> bool:
+    return record is not None and "version" in record.fields_by_name
 
 
 def _count(gives: Descriptor) -> Callable[[Any], int]:

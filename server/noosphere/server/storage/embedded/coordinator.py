@@ -262,6 +262,11 @@ class EmbeddedCoordinator:
 
         return await self._run(look)
 
+    def is_active(self, incarnation: Incarnation) -> bool:
+        """Tells whether an incarnation has not ended and its lease lives."""
+        held = self._leases.get(incarnation.agent_id)
+        return held is not None and held.number == incarnation.number and held.ends_ms > self._clock.monotonic_ms()
+
     def active_count(self) -> int:
         """Returns how many agents have a living lease."""
         now_ms = self._clock.monotonic_ms()

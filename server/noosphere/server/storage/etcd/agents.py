@@ -176,6 +176,13 @@ class Agents:
         kv = await self._client.read(self._layout.last(agent_id))
         return kv.mod_revision if kv is not None else 0
 
+    def is_active(self, incarnation: Incarnation) -> bool:
+        """Tells whether an incarnation has not ended and its lease lives, as is known here."""
+        agent = self._view.agents.get(incarnation.agent_id)
+        if agent is None or agent.number != incarnation.number:
+            return False
+        return incarnation.agent_id in self._view.leases or agent.ends_ms > self._clock.monotonic_ms()
+
     def active_count(self) -> int:
         """Returns how many agents have a living lease."""
         now_ms = self._clock.monotonic_ms()

@@ -171,6 +171,10 @@ class EtcdCoordinator:
         newest = await self._agents.latest(agent_id)
         return newest and newest + self._numbering.base
 
+    def is_active(self, incarnation: Incarnation) -> bool:
+        """Tells whether an incarnation has not ended and its lease lives, as is known here."""
+        return self._agents.is_active(incarnation)
+
     def active_count(self) -> int:
         """Returns how many agents have a living lease."""
         return self._agents.active_count()
