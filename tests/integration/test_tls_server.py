@@ -8,18 +8,20 @@ import hashlib
 import socket
 import ssl
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 import pytest
 import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tests.support.authority import TestAuthority, channel_credentials
+from tests.support.authority import Files, TestAuthority, channel_credentials
+from tests.support.health import SERVING, health
 from tests.support.process import ServerProcess
 from tests.support.waiting import SECONDS_MAX
 
+from noosphere.server.fleet.processes import free_address
 from noosphere.server.ports.runtime import SystemClock
 from noosphere.server.rpc.credentials import ReloadedCredentials, TlsFiles
 from noosphere.server.rpc.server import RpcServer
@@ -30,6 +32,29 @@ from noosphere.server.security.issuing import Issued
 @pytest.fixture
 def authority(tmp_path: Path) -> TestAuthority:
     return TestAuthority(tmp_path / "own")
+
+
+class Real(NamedTuple):
+    """A server process under TLS for all tests of this module. Raw connections go to it: gRPC does not survive, in one
+    process, that a server stops in the moment in which somebody hangs up."""
+
+    address: str
+    authority: TestAuthority
+    files: Files
+    probe: str = ""
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
+    folder = tmp_path_factory.mktemp("tls")
+    authority = TestAuthority(folder / "authority")
+    files, probe = authority.server(), free_address()
+    options = ["--tls-certificate", str(files.certificate), "--tls-key", str(files.key), "--health-listen", probe]
+    server = ServerProcess(folder / "data", options)
+    try:
+        yield Real(server.start(), authority, files, probe)
+    finally:
+        server.close()
 
 
 @contextlib.asynccontextmanager
@@ -78,15 +103,10 @@ def digest(certificate: Path) -> bytes:
     return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate.read_text())).digest()
 
 
-async def test_a_replaced_certificate_is_shown_to_new_connections_while_old_ones_live(
-    authority: TestAuthority,
-) -> None:
-    files = authority.server()
+async def test_a_replaced_certificate_is_shown_to_new_connections_while_old_ones_live(real: Real) -> None:
+    address, authority, files, _ = real
     first = digest(files.certificate)
-    async with (
-        serving(TlsFiles(*files)) as address,
-        grpc.aio.secure_channel(address, channel_credentials(authority)) as old,
-    ):
+    async with grpc.aio.secure_channel(address, channel_credentials(authority)) as old:
         await check_health(old)
         assert (await asyncio.to_thread(handshake, address))[1] == first
         authority.server()
@@ -96,23 +116,34 @@ async def test_a_replaced_certificate_is_shown_to_new_connections_while_old_ones
         assert await new_connection(address, authority) == "OK"
 
 
-async def test_new_files_that_cannot_be_used_are_told_once_and_the_old_ones_stay(authority: TestAuthority) -> None:
+def test_new_files_that_cannot_be_used_are_told_once_and_the_old_ones_stay(authority: TestAuthority) -> None:
     files = authority.server()
-    first = digest(files.certificate)
-    async with serving(TlsFiles(*files)) as address:
-        with structlog.testing.capture_logs() as lines:
-            other = authority.server("other")
-            files.certificate.write_bytes(other.certificate.read_bytes())
-            for _ in range(3):
-                assert (await asyncio.to_thread(handshake, address))[1] == first
-            assert [line["problem"] for line in lines if line["log_level"] == "error"] == [
-                f"{files.key} is not the key of the certificate in {files.certificate}"
-            ]
-            files.key.write_bytes(other.key.read_bytes())
-            assert (await asyncio.to_thread(handshake, address))[1] == digest(other.certificate)
-            files.certificate.unlink()
-            assert (await asyncio.to_thread(handshake, address))[1] == digest(other.certificate)
+    with structlog.testing.capture_logs() as lines:
+        credentials = ReloadedCredentials(TlsFiles(*files), SystemClock())
+        assert credentials.looked() is None
+        other = authority.server("other")
+        files.certificate.write_bytes(other.certificate.read_bytes())
+        assert [credentials.looked() for _ in range(3)] == [None] * 3
+        assert [line["problem"] for line in lines if line["log_level"] == "error"] == [
+            f"{files.key} is not the key of the certificate in {files.certificate}"
+        ]
+        files.key.write_bytes(other.key.read_bytes())
+        assert credentials.looked() is not None
+        files.certificate.unlink()
+        assert credentials.looked() is None
+    assert lines[-1]["problem"] == f"{files.certificate} cannot be read: No such file or directory"
     assert other.key.read_text() not in str(lines)
+
+
+async def test_files_that_cannot_be_used_leave_a_server_as_it_is(real: Real) -> None:
+    address, authority, files, _ = real
+    shown = digest(files.certificate)
+    key = files.key.read_bytes()
+    files.key.write_text("half of it")
+    assert (await asyncio.to_thread(handshake, address))[1] == shown
+    assert await new_connection(address, authority) == "OK"
+    files.key.write_bytes(key)
+    assert (await asyncio.to_thread(handshake, address))[1] == shown
 
 
 async def test_with_an_authority_of_clients_only_those_with_its_certificate_get_in(
@@ -164,24 +195,16 @@ async def test_the_identity_of_a_connection_is_that_of_its_certificate(
     await server.stop(None)
 
 
-async def test_protocols_before_tls_1_2_are_refused(authority: TestAuthority) -> None:
-    async with serving(TlsFiles(*authority.server())) as address:
-        for version in (ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1):
-            with pytest.raises((ssl.SSLError, ConnectionError)):
-                await asyncio.to_thread(handshake, address, maximum_version=version)
-        assert (await asyncio.to_thread(handshake, address, maximum_version=ssl.TLSVersion.TLSv1_2))[0] == "TLSv1.2"
-        assert (await asyncio.to_thread(handshake, address))[0] == "TLSv1.3"
+async def test_protocols_before_tls_1_2_are_refused(real: Real) -> None:
+    for version in (ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1):
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await asyncio.to_thread(handshake, real.address, maximum_version=version)
+    assert (await asyncio.to_thread(handshake, real.address, maximum_version=ssl.TLSVersion.TLSv1_2))[0] == "TLSv1.2"
+    assert (await asyncio.to_thread(handshake, real.address))[0] == "TLSv1.3"
 
 
-async def test_a_real_server_serves_under_tls_alone(authority: TestAuthority, tmp_path: Path) -> None:
-    certificate, key = authority.server()
-    server = ServerProcess(tmp_path / "data", ["--tls-certificate", str(certificate), "--tls-key", str(key)])
-    try:
-        address = server.start()
-        assert await new_connection(address, authority) == "OK"
-        async with grpc.aio.insecure_channel(address) as plain:
-            with pytest.raises(grpc.aio.AioRpcError, match="UNAVAILABLE"):
-                await check_health(plain)
-        assert server.terminate() == 0
-    finally:
-        server.close()
+async def test_nobody_gets_in_without_tls_but_probes_where_they_may(real: Real) -> None:
+    async with grpc.aio.insecure_channel(real.address) as plain:
+        with pytest.raises(grpc.aio.AioRpcError, match="UNAVAILABLE"):
+            await check_health(plain)
+    assert await health(real.probe) == SERVING

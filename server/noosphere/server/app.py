@@ -43,7 +43,9 @@ from .rpc.credentials import ReloadedCredentials, TlsFiles
 from .rpc.faces import Faces
 from .rpc.facts import FactRpc
 from .rpc.gate import Gate
+from .rpc.health import Health
 from .rpc.memory import MemoryRpc
+from .rpc.probes import health_served
 from .rpc.server import RpcServer
 from .rpc.sessions import SessionRpc
 from .rpc.steps.authorization import AuthorizationStep
@@ -61,6 +63,7 @@ log = structlog.get_logger(__name__)
 
 SWITCH_SECONDS = 0.0005
 GC_YOUNG_OBJECTS = 10_000
+REPLICA_CONNECTION_AGE_SECONDS = 600.0
 EXIT_OK = 0
 EXIT_FAILED = 3
 
@@ -232,7 +235,8 @@ async def serve(
     clock = SystemClock()
     # Found out first, so that a start in vain leaves the data folder and its epoch alone.
     check_reach(settings)
-    _check_port(settings.listen)
+    for listen in filter(None, (settings.listen, settings.health_listen)):
+        _check_port(listen)
     credentials = _credentials(settings, clock)
     server_id = secrets.token_hex(8)
     observed = Observed(clock, server_id)
@@ -264,6 +268,7 @@ async def serve(
             credentials=credentials,
             message_bytes_max=settings.limits_message_bytes_max,
             shedding=shedding,
+            connection_age_seconds=_connection_age(settings),
         )
         generations = Generations(
             lambda on_epoch: _open_working(
@@ -294,6 +299,7 @@ async def serve(
             port = await server.start(settings.listen)
         except OSError as error:
             raise StartupError(f"cannot listen on {settings.listen}: {error}") from error
+        await stack.enter_async_context(_probed(settings, server.health))
         if may_end(settings):
             renewing = asyncio.create_task(generations.run(), name="noosphere-generations")
             supervise((renewing,), fatal)
@@ -303,16 +309,49 @@ async def serve(
         stack.push_async_callback(cancel, (probing,))
         address = f"{host}:{port}"
         servers.serves_on(address)
+        among_others = await stack.enter_async_context(contextlib.AsyncExitStack())
         if leadership is not None:
-            await stack.enter_async_context(_among_others(lasting.coordinator, servers, leadership, clock, fatal))
+            await among_others.enter_async_context(
+                _among_others(lasting.coordinator, servers, leadership, clock, fatal)
+            )
         log.info("serving", address=address, kept_in=_kept_in(settings), epoch=epoch)
         if ready is not None:
             ready(address)
         await stop.wait()
         log.info("stopping", drain_seconds=settings.drain_seconds)
+        await server.drain()
+        # Others take over while calls finish here.
+        await among_others.aclose()
         # After a storage failure no call can finish any more.
         await server.stop(0 if fatal.error is not None else settings.drain_seconds)
     return EXIT_OK if fatal.error is None else EXIT_FAILED
+
+
+def _connection_age(settings: Settings) -> float:
+    """Returns after how long a connection takes no further calls, in seconds; 0 for never."""
+    if settings.connection_age_seconds is not None:
+        return settings.connection_age_seconds
+    return REPLICA_CONNECTION_AGE_SECONDS if is_replica(settings) else 0
+
+
+@contextlib.asynccontextmanager
+async def _probed(settings: Settings, health: Health) -> AsyncIterator[None]:
+    """Tells health on an address of its own, if that is configured.
+
+    Raises:
+        StartupError: the address cannot be listened on.
+    """
+    if not settings.health_listen:
+        yield
+        return
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            port = await stack.enter_async_context(health_served(health, settings.health_listen))
+        except OSError as error:
+            raise StartupError(f"cannot listen on {settings.health_listen} for health: {error}") from error
+        host, _, _ = settings.health_listen.rpartition(":")
+        log.info("telling health", address=f"{host}:{port}")
+        yield
 
 
 def _kept_in(settings: Settings) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from ..addresses import an_address
+from ..addresses import an_address, an_address_or_nowhere
 
 
 class ServingSettings(BaseModel):
@@ -16,6 +16,18 @@ class ServingSettings(BaseModel):
         default="127.0.0.1:7443",
         description="Address to serve on, as host:port. One that other machines reach needs a way to tell who calls "
         "(tokens, jwt_issuer or tls_client_ca), or insecure. Port 0 lets the system choose one.",
+    )
+    health_listen: Annotated[str, AfterValidator(an_address_or_nowhere)] = Field(
+        default="",
+        description="Address to tell health on beside listen, as host:port, for probes that speak neither TLS nor "
+        "credentials: gRPC's health service alone, in plain text. Empty tells it on listen only.",
+    )
+    connection_age_seconds: float | None = Field(
+        default=None,
+        ge=0,
+        le=7 * 24 * 3600,
+        description="After about so long a connection takes no further calls and its client makes another one, so that "
+        "clients of a name spread over the servers that there are now. 0 for never; none is 600 for replicas, else 0.",
     )
     reflection: bool = Field(default=False, description="Serve gRPC reflection, which describes the API to tools.")
     memory_mib_max: int = Field(

@@ -59,11 +59,11 @@ class ReloadedCredentials:
         self.grpc: grpc.ServerCredentials = grpc.dynamic_ssl_server_credentials(
             configuration,
             # None means that nothing is new, which the stub does not know.
-            self._fetch,  # type: ignore[arg-type]
+            self.looked,  # type: ignore[arg-type]
             require_client_authentication=files.client_ca is not None,
         )
 
-    def _fetch(self) -> grpc.ServerCertificateConfiguration | None:
+    def looked(self) -> grpc.ServerCertificateConfiguration | None:
         """Returns what a handshake is to use, None for what the last one did."""
         with self._lock:
             signature = self._signature()

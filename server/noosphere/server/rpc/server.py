@@ -17,6 +17,8 @@ from .switchboard import Shedding, Switchboard
 MESSAGE_BYTES_MAX = 1024 * 1024
 RESPONSE_BYTES_MAX = 32 * 1024 * 1024
 CONCURRENT_STREAMS_MAX = 10_000
+CONNECTION_GRACE_SECONDS = 75.0
+"""Longer than any call waits (a claim for a minute, at most); streams are cut off then, and resumed elsewhere."""
 WITHDRAW_SECONDS = 0.25
 """How long calls under way may go on that were told that there is nothing to wait for."""
 
@@ -51,6 +53,12 @@ class RpcServer:
         credentials: what TLS shows to clients and asks of them; None leaves connections unencrypted.
         message_bytes_max: bytes of the largest request that is read.
         shedding: refuses calls before they are read; None: nobody does.
+        connection_age_seconds: after about so long a connection takes no further calls, so that its client makes
+            another one; those under way may go on for ``connection_grace_seconds``. 0 for never.
+        connection_grace_seconds: see above.
+
+    Attributes:
+        health: tells whether calls are answered.
     """
 
     def __init__(
@@ -61,18 +69,24 @@ class RpcServer:
         credentials: grpc.ServerCredentials | None = None,
         message_bytes_max: int = MESSAGE_BYTES_MAX,
         shedding: Shedding | None = None,
+        connection_age_seconds: float = 0,
+        connection_grace_seconds: float = CONNECTION_GRACE_SECONDS,
     ) -> None:
         # Of an option that is given twice the last one counts.
-        options = (*SERVER_OPTIONS, ("grpc.max_receive_message_length", message_bytes_max))
+        options = [*SERVER_OPTIONS, ("grpc.max_receive_message_length", message_bytes_max)]
+        if connection_age_seconds:
+            # gRPC varies it by a tenth, so that clients do not come back together.
+            options.append(("grpc.max_connection_age_ms", int(connection_age_seconds * 1000)))
+            options.append(("grpc.max_connection_age_grace_ms", int(connection_grace_seconds * 1000)))
         self._server = grpc.aio.server(options=options)
         self._credentials = credentials
-        self._health = Health()
+        self.health = Health()
         self._switchboard = Switchboard(gate, shedding)
         self._faces: Faces | None = None
         self._ready: bool | None = None
         self._probe = SelfProbe(self._server) if shedding is not None else None
         self._server.add_generic_rpc_handlers((self._switchboard,))
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
         if enable_reflection:
             reflection.enable_server_reflection((*SERVICES, reflection.SERVICE_NAME), self._server)
 
@@ -109,7 +123,7 @@ class RpcServer:
         self._ready = ready
         status = health_pb2.HealthCheckResponse
         for service in ("", *SERVICES):
-            await self._health.set(service, status.SERVING if ready else status.NOT_SERVING)
+            await self.health.set(service, status.SERVING if ready else status.NOT_SERVING)
 
     async def start(self, address: str) -> int:
         """Listens; returns the port.
@@ -127,7 +141,7 @@ class RpcServer:
         if port == 0:
             raise OSError(f"{address} cannot be used")
         await self._server.start()
-        await self._health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
+        await self.health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
         await self.set_ready(True)
         return port
 
@@ -136,11 +150,15 @@ class RpcServer:
         if self._probe is not None:
             await self._probe.call()
 
-    async def stop(self, grace_seconds: float) -> None:
-        """Reports NOT_SERVING, ends watches with a resume hint, lets running calls finish, closes."""
-        await self._health.enter_graceful_shutdown()
+    async def drain(self) -> None:
+        """Reports NOT_SERVING, and ends watches and pipelines with a resume hint; other calls are answered still."""
+        await self.health.enter_graceful_shutdown()
         if self._faces is not None:
             self._faces.signals.drain()
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Drains, lets running calls finish, closes."""
+        await self.drain()
         if self._probe is not None:
             await self._probe.close()
         await self._server.stop(grace_seconds)
