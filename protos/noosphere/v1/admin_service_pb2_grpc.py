@@ -281,7 +281,7 @@ class AdminServiceServicer(object):
 
     def RevokeToken(self, request, context):
         """Ends an API token, and those that were narrowed from it; in force on every server within a second.
-        NOT_FOUND: ENTRY_NOT_FOUND.
+        INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: ENTRY_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

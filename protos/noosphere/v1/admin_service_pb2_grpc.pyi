@@ -91,7 +91,7 @@ class AdminServiceStub:
     """Lists API tokens that are valid by their ids, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
     RevokeToken: _grpc.UnaryUnaryMultiCallable[_admin_tokens_pb2.RevokeTokenRequest, _admin_tokens_pb2.RevokeTokenResponse]
     """Ends an API token, and those that were narrowed from it; in force on every server within a second.
-    NOT_FOUND: ENTRY_NOT_FOUND.
+    INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: ENTRY_NOT_FOUND.
     """
     Dump: _grpc.UnaryStreamMultiCallable[_admin_dump_pb2.DumpRequest, _admin_dump_pb2.DumpResponse]
     """Streams a dump of everything that is stored: rules, grants, namespaces each as it was at one moment, facts, waiting
@@ -177,7 +177,7 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Lists API tokens that are valid by their ids, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
     RevokeToken: _aio.UnaryUnaryMultiCallable[_admin_tokens_pb2.RevokeTokenRequest, _admin_tokens_pb2.RevokeTokenResponse]  # type: ignore[assignment]
     """Ends an API token, and those that were narrowed from it; in force on every server within a second.
-    NOT_FOUND: ENTRY_NOT_FOUND.
+    INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: ENTRY_NOT_FOUND.
     """
     Dump: _aio.UnaryStreamMultiCallable[_admin_dump_pb2.DumpRequest, _admin_dump_pb2.DumpResponse]  # type: ignore[assignment]
     """Streams a dump of everything that is stored: rules, grants, namespaces each as it was at one moment, facts, waiting
@@ -362,7 +362,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_tokens_pb2.RevokeTokenResponse, _abc.Awaitable[_admin_tokens_pb2.RevokeTokenResponse]]:
         """Ends an API token, and those that were narrowed from it; in force on every server within a second.
-        NOT_FOUND: ENTRY_NOT_FOUND.
+        INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: ENTRY_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod

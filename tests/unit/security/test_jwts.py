@@ -110,6 +110,7 @@ def test_the_claim_says_more_of_its_holder_and_never_that_it_is_an_administrator
 WRONG_CLAIMS: dict[str, Callable[[float], dict[str, Any]]] = {
     "another issuer": lambda now: claims(now, iss="https://elsewhere.example"),
     "an issuer that begins so": lambda now: claims(now, iss=f"{ISSUER}/"),
+    "a part of the issuer": lambda now: claims(now, iss=ISSUER[:-4]),
     "no issuer": lambda now: claims(now, iss=None),
     "another audience": lambda now: claims(now, aud="other"),
     "other audiences": lambda now: claims(now, aud=["a", "b"]),

@@ -286,12 +286,23 @@ async def test_lists_go_on_where_they_ended(desk: Desk) -> None:
 
 async def test_tokens_that_are_over_make_room(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(minting, "TABLE_ENTRIES_MAX", 4)
+    monkeypatch.setattr(minting, "LOOKED_AT_MAX", 2)
     for _ in range(5):
         await desk.api.narrow(PLANNER, Narrowed(ttl_ms=1_000))
     kept = await desk.api.create(Wanted("kept"), "root")
     desk.clock.advance(2_000)
-    last = await desk.api.create(Wanted("last"), "root")
-    assert set(desk.tables.table(TOKENS)) == {kept.token_id, last.token_id}
+    # Each new one looks at a few of those that there are.
+    made = [(await desk.api.create(Wanted("last"), "root")).token_id for _ in range(12)]
+    assert set(desk.tables.table(TOKENS)) == {kept.token_id, *made}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "noo_0123456789abcdef", "0123456789abcdef_" + "0" * 64, "0123456789ABCDEF", "\u0660" * 16]
+)
+async def test_what_is_no_public_part_is_refused_and_not_repeated(desk: Desk, text: str) -> None:
+    refusal = await denied(desk.api.revoke(text))
+    assert refusal.reason is Reason.INVALID_FIELD
+    assert not text or text not in refusal.message
 
 
 async def test_an_entry_of_a_newer_version_is_not_valid_here(desk: Desk) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from noosphere.consistency import NamePattern, Reason, Refusal, exhausted, invalid, too_large
@@ -13,7 +15,7 @@ from ..ports.runtime import Clock
 from ..ports.tables import TABLE_ENTRIES_MAX, Expected, Table
 from .permissions import deciding
 from .principal import OPERATOR_PREFIX, Principal
-from .tokens import DEPTH_MAX, PREFIX, TOKENS, StoredToken, mint, read, write
+from .tokens import DEPTH_MAX, PREFIX, TOKENS, StoredToken, is_token_id, mint, read, write
 
 PRINCIPAL_BYTES_MAX = 512
 OWNER_BYTES_MAX = 256
@@ -24,8 +26,10 @@ LIST_MAX = 64
 SCOPED_TTL_MS_DEFAULT = 60 * 60 * 1000
 SCOPED_TTL_MS_MAX = 24 * 60 * 60 * 1000
 TTL_MS_MAX = 10 * 365 * 24 * 60 * 60 * 1000
-SWEPT_MAX = 256
-"""Most tokens whose time is over that one new token has removed."""
+LOOKED_AT_MAX = 64
+"""Tokens that one new token has looked at, whether their time is over, where room runs out."""
+TURN_TOKENS = 1_000
+"""After so many tokens whoever goes through all of them lets others have their turn."""
 
 AGENTS = "agents/"
 
@@ -116,6 +120,7 @@ class ApiTokens:
         self._clock = clock
         self._entropy = entropy
         self._taken = taken
+        self._sweeping: Iterator[str] = iter(())
 
     async def create(self, wanted: Wanted, creator: str) -> Made:
         """Makes a token.
@@ -214,16 +219,20 @@ class ApiTokens:
         """Ends a token, and those that were narrowed from it; returns how many.
 
         Raises:
-            Refusal: ENTRY_NOT_FOUND or ENGINE_UNAVAILABLE.
+            Refusal: INVALID_FIELD, ENTRY_NOT_FOUND or ENGINE_UNAVAILABLE.
         """
         table = self._table
+        if not is_token_id(token_id):
+            # Not repeated: somebody may have pasted all of a token.
+            raise invalid("token_id", "is not 16 hexadecimal digits, the public part of a token")
         if token_id not in table:
-            raise Refusal(Reason.ENTRY_NOT_FOUND, f"there is no token {PREFIX}{token_id}"[:200])
-        going = [token_id, *_below(token_id, table)]
-        # The first alone decides: the others are not valid without it.
-        for one in going:
+            raise Refusal(Reason.ENTRY_NOT_FOUND, f"there is no token {PREFIX}{token_id}")
+        # It alone decides: those that were narrowed from it are not valid without it.
+        await self._tables.put_entry(TOKENS, token_id, None)
+        below = await _below(token_id, table)
+        for one in below:
             await self._tables.put_entry(TOKENS, one, None)
-        return len(going)
+        return 1 + len(below)
 
     @property
     def _table(self) -> Table:
@@ -250,28 +259,29 @@ class ApiTokens:
         table, now_ms = self._table, self._clock.wall_ms()
         if len(table) < TABLE_ENTRIES_MAX // 2:
             return
-        over: list[str] = []
-        for token_id, entry in table.items():
-            stored = read(entry)
+        seen = list(itertools.islice(self._sweeping, LOOKED_AT_MAX))
+        if len(seen) < LOOKED_AT_MAX:
+            self._sweeping = iter(tuple(table))
+        for token_id in seen:
+            entry = table.get(token_id)
+            stored = None if entry is None else read(entry)
             if stored is not None and _is_over(stored, now_ms):
-                over.append(token_id)
-                if len(over) == SWEPT_MAX:
-                    break
-        for token_id in over:
-            await self._tables.put_entry(TOKENS, token_id, None)
+                await self._tables.put_entry(TOKENS, token_id, None)
 
 
 def _is_over(stored: StoredToken, now_ms: int) -> bool:
     return bool(stored.expires_ms) and stored.expires_ms <= now_ms
 
 
-def _below(token_id: str, table: Mapping[str, bytes]) -> list[str]:
+async def _below(token_id: str, table: Mapping[str, bytes]) -> list[str]:
     """Returns the tokens that were narrowed from one, or from those."""
     children: dict[str, list[str]] = {}
-    for one, entry in table.items():
+    for number, (one, entry) in enumerate(tuple(table.items()), 1):
         stored = read(entry)
         if stored is not None and stored.parent:
             children.setdefault(stored.parent, []).append(one)
+        if number % TURN_TOKENS == 0:
+            await asyncio.sleep(0)
     found: list[str] = []
     left = [token_id]
     while left:

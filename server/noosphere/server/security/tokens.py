@@ -29,6 +29,7 @@ SECRET_BYTES = 32
 DEPTH_MAX = 4
 """How often a token may be narrowed from one that was narrowed itself."""
 
+_ID = re.compile(rf"[0-9a-f]{{{2 * ID_BYTES}}}", re.ASCII)
 _FORM = re.compile(rf"{PREFIX}([0-9a-f]{{{2 * ID_BYTES}}})_([0-9a-f]{{{2 * SECRET_BYTES}}})", re.ASCII)
 
 
@@ -133,6 +134,11 @@ def mint(entropy: Callable[[int], bytes]) -> Minted:
 def digest_of(secret: str) -> str:
     """Returns what is kept of a secret."""
     return sha256(secret.encode()).hexdigest()
+
+
+def is_token_id(text: str) -> bool:
+    """Tells whether a text is of the form of a token's public part."""
+    return _ID.fullmatch(text) is not None
 
 
 def looks_like_token(credential: str) -> bool:
