@@ -17,6 +17,7 @@ from noosphere.server.cli import (
     facts_shapes,
     grant_shapes,
     guarding_shapes,
+    limit_shapes,
     session_shapes,
     shapes,
     token_shapes,
@@ -79,6 +80,7 @@ def shape_types() -> list[type]:
             session_shapes,
             facts_shapes,
             grant_shapes,
+            limit_shapes,
             guarding_shapes,
             token_shapes,
         )

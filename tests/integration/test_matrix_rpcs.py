@@ -36,6 +36,7 @@ ADMINISTRATORS = frozenset({
     "SetPolicy", "ListPolicies", "GetStats", "ListEpochs", "ListServers", "GetUsage", "GetOverview", "SetGrant",
     "ListGrants", "CheckGrant", "GetAgent", "FenceAgent", "UnfenceAgent", "RevertAgent",
     "CreateToken", "ListTokens", "RevokeToken", "Dump", "ReviewCandidate",
+    "SetLimits", "ListLimits", "GetLimits",
 })  # fmt: skip
 """For administrators only."""
 

@@ -267,6 +267,11 @@ REQUESTS: Mapping[str, Mapping[str, Make]] = {
         "ListServers": _nothing(),
         "GetOverview": _nothing(),
         "GetUsage": _nothing(by=1, top=5),
+        "SetLimits": lambda t, c: {
+            "rule": {"subject": 1, "pattern": {"exact": t.agent}, "limits": {"calls_per_second": 1_000}}
+        },
+        "ListLimits": _nothing(),
+        "GetLimits": lambda t, c: {"subject": 1, "name": t.agent},
         "CreateToken": lambda t, c: {"principal": t.agent, "ttl": {"seconds": 60}},
         "CreateScopedToken": lambda t, c: {"verbs": ["read"], "ttl": {"seconds": 60}},
         "ListTokens": _nothing(),

@@ -64,6 +64,7 @@ def test_the_promised_commands_exist() -> None:
         *("facts forget", "facts review", "facts extract", "facts job", "facts policy", "facts upkeep"),
         *("facts export", "facts import", "facts reindex"),
         *("grant set", "grant remove", "grant list", "grant check"),
+        *("limits set", "limits remove", "limits list", "limits show"),
         *("lock list", "lock show", "lock release", "group members", "tls create"),
         *("token create", "token list", "token revoke"),
     }

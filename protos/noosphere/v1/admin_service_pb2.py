@@ -26,13 +26,14 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from noosphere.v1 import admin_agents_pb2 as noosphere_dot_v1_dot_admin__agents__pb2
 from noosphere.v1 import admin_dump_pb2 as noosphere_dot_v1_dot_admin__dump__pb2
 from noosphere.v1 import admin_grants_pb2 as noosphere_dot_v1_dot_admin__grants__pb2
+from noosphere.v1 import admin_limits_pb2 as noosphere_dot_v1_dot_admin__limits__pb2
 from noosphere.v1 import admin_overview_pb2 as noosphere_dot_v1_dot_admin__overview__pb2
 from noosphere.v1 import admin_tokens_pb2 as noosphere_dot_v1_dot_admin__tokens__pb2
 from noosphere.v1 import admin_usage_pb2 as noosphere_dot_v1_dot_admin__usage__pb2
 from noosphere.v1 import types_pb2 as noosphere_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n noosphere/v1/admin_service.proto\x12\x0cnoosphere.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fnoosphere/v1/admin_agents.proto\x1a\x1dnoosphere/v1/admin_dump.proto\x1a\x1fnoosphere/v1/admin_grants.proto\x1a!noosphere/v1/admin_overview.proto\x1a\x1fnoosphere/v1/admin_tokens.proto\x1a\x1enoosphere/v1/admin_usage.proto\x1a\x18noosphere/v1/types.proto\"\xa2\x02\n\rNamespaceInfo\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x0f\n\x07\x64\x65leted\x18\x03 \x01(\x08\x12\x0c\n\x04head\x18\x04 \x01(\x04\x12\r\n\x05\x66loor\x18\x05 \x01(\x04\x12\x14\n\x0crecord_count\x18\x06 \x01(\x04\x12\x14\n\x0crecord_bytes\x18\x07 \x01(\x04\x12\x11\n\tlog_count\x18\x08 \x01(\x04\x12\x11\n\tlog_bytes\x18\t \x01(\x04\x12\x15\n\rrequest_count\x18\n \x01(\x04\x12-\n\x06policy\x18\x0b \x01(\x0b\x32\x1d.noosphere.v1.NamespacePolicy\x12$\n\x04\x63uts\x18\x0c \x03(\x0b\x32\x16.noosphere.v1.EpochCut\"&\n\x08\x45pochCut\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x0b\n\x03\x63ut\x18\x02 \x01(\x04\"d\n\x15ListNamespacesRequest\x12\x0e\n\x06prefix\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x14\n\x0cshow_deleted\x18\x04 \x01(\x08\"b\n\x16ListNamespacesResponse\x12/\n\nnamespaces\x18\x01 \x03(\x0b\x32\x1b.noosphere.v1.NamespaceInfo\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"(\n\x13GetNamespaceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\"F\n\x14GetNamespaceResponse\x12.\n\tnamespace\x18\x01 \x01(\x0b\x32\x1b.noosphere.v1.NamespaceInfo\"Y\n\x16\x44\x65leteNamespaceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x1a\n\rexpected_head\x18\x02 \x01(\x04H\x00\x88\x01\x01\x42\x10\n\x0e_expected_head\"=\n\x17\x44\x65leteNamespaceResponse\x12\x0c\n\x04head\x18\x01 \x01(\x04\x12\x14\n\x0crecord_count\x18\x02 \x01(\x04\"m\n\x10SetPolicyRequest\x12*\n\x07pattern\x18\x01 \x01(\x0b\x32\x19.noosphere.v1.NamePattern\x12-\n\x06policy\x18\x02 \x01(\x0b\x32\x1d.noosphere.v1.NamespacePolicy\"+\n\x11SetPolicyResponse\x12\x16\n\x0e\x63onfig_version\x18\x01 \x01(\x04\"<\n\x13ListPoliciesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"s\n\x14ListPoliciesResponse\x12*\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x19.noosphere.v1.PolicyEntry\x12\x16\n\x0e\x63onfig_version\x18\x02 \x01(\x04\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"h\n\x0bPolicyEntry\x12*\n\x07pattern\x18\x01 \x01(\x0b\x32\x19.noosphere.v1.NamePattern\x12-\n\x06policy\x18\x02 \x01(\x0b\x32\x1d.noosphere.v1.NamespacePolicy\"\x11\n\x0fGetStatsRequest\"\x88\x03\n\x10GetStatsResponse\x12\x17\n\x0fnamespace_count\x18\x01 \x01(\x04\x12\x14\n\x0cloaded_count\x18\x02 \x01(\x04\x12\x14\n\x0crecord_count\x18\x03 \x01(\x04\x12\x14\n\x0crecord_bytes\x18\x04 \x01(\x04\x12\x14\n\x0c\x63ommit_count\x18\x05 \x01(\x04\x12\x12\n\nsync_count\x18\x06 \x01(\x04\x12>\n\x08refusals\x18\x07 \x03(\x0b\x32,.noosphere.v1.GetStatsResponse.RefusalsEntry\x12\x13\n\x0bwatch_count\x18\x08 \x01(\x04\x12\x13\n\x0b\x61gent_count\x18\t \x01(\x04\x12\x16\n\x0euptime_seconds\x18\n \x01(\x01\x12\x16\n\x0eresident_bytes\x18\x0b \x01(\x04\x12\r\n\x05\x65poch\x18\x0c \x01(\x04\x12\x15\n\rjournal_bytes\x18\r \x01(\x04\x1a/\n\rRefusalsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\":\n\x11ListEpochsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"V\n\x12ListEpochsResponse\x12\'\n\x06\x65pochs\x18\x01 \x03(\x0b\x32\x17.noosphere.v1.EpochInfo\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"l\n\tEpochInfo\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12.\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\x12\x11\n\trecovered\x18\x04 \x01(\t\";\n\x12ListServersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"n\n\x13ListServersResponse\x12)\n\x07servers\x18\x01 \x03(\x0b\x32\x18.noosphere.v1.ServerInfo\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x13\n\x0b\x61nswered_by\x18\x03 \x01(\t\"\x81\x01\n\nServerInfo\x12\x11\n\tserver_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12.\n\nstart_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06leader\x18\x05 \x01(\x08\x32\xaa\x0e\n\x0c\x41\x64minService\x12[\n\x0eListNamespaces\x12#.noosphere.v1.ListNamespacesRequest\x1a$.noosphere.v1.ListNamespacesResponse\x12U\n\x0cGetNamespace\x12!.noosphere.v1.GetNamespaceRequest\x1a\".noosphere.v1.GetNamespaceResponse\x12^\n\x0f\x44\x65leteNamespace\x12$.noosphere.v1.DeleteNamespaceRequest\x1a%.noosphere.v1.DeleteNamespaceResponse\x12L\n\tSetPolicy\x12\x1e.noosphere.v1.SetPolicyRequest\x1a\x1f.noosphere.v1.SetPolicyResponse\x12U\n\x0cListPolicies\x12!.noosphere.v1.ListPoliciesRequest\x1a\".noosphere.v1.ListPoliciesResponse\x12I\n\x08SetGrant\x12\x1d.noosphere.v1.SetGrantRequest\x1a\x1e.noosphere.v1.SetGrantResponse\x12O\n\nListGrants\x12\x1f.noosphere.v1.ListGrantsRequest\x1a .noosphere.v1.ListGrantsResponse\x12O\n\nCheckGrant\x12\x1f.noosphere.v1.CheckGrantRequest\x1a .noosphere.v1.CheckGrantResponse\x12I\n\x08GetStats\x12\x1d.noosphere.v1.GetStatsRequest\x1a\x1e.noosphere.v1.GetStatsResponse\x12O\n\nListEpochs\x12\x1f.noosphere.v1.ListEpochsRequest\x1a .noosphere.v1.ListEpochsResponse\x12R\n\x0bListServers\x12 .noosphere.v1.ListServersRequest\x1a!.noosphere.v1.ListServersResponse\x12I\n\x08GetUsage\x12\x1d.noosphere.v1.GetUsageRequest\x1a\x1e.noosphere.v1.GetUsageResponse\x12R\n\x0bGetOverview\x12 .noosphere.v1.GetOverviewRequest\x1a!.noosphere.v1.GetOverviewResponse\x12R\n\x0b\x43reateToken\x12 .noosphere.v1.CreateTokenRequest\x1a!.noosphere.v1.CreateTokenResponse\x12\x64\n\x11\x43reateScopedToken\x12&.noosphere.v1.CreateScopedTokenRequest\x1a\'.noosphere.v1.CreateScopedTokenResponse\x12O\n\nListTokens\x12\x1f.noosphere.v1.ListTokensRequest\x1a .noosphere.v1.ListTokensResponse\x12R\n\x0bRevokeToken\x12 .noosphere.v1.RevokeTokenRequest\x1a!.noosphere.v1.RevokeTokenResponse\x12?\n\x04\x44ump\x12\x19.noosphere.v1.DumpRequest\x1a\x1a.noosphere.v1.DumpResponse0\x01\x12I\n\x08GetAgent\x12\x1d.noosphere.v1.GetAgentRequest\x1a\x1e.noosphere.v1.GetAgentResponse\x12O\n\nFenceAgent\x12\x1f.noosphere.v1.FenceAgentRequest\x1a .noosphere.v1.FenceAgentResponse\x12U\n\x0cUnfenceAgent\x12!.noosphere.v1.UnfenceAgentRequest\x1a\".noosphere.v1.UnfenceAgentResponse\x12R\n\x0bRevertAgent\x12 .noosphere.v1.RevertAgentRequest\x1a!.noosphere.v1.RevertAgentResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n noosphere/v1/admin_service.proto\x12\x0cnoosphere.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fnoosphere/v1/admin_agents.proto\x1a\x1dnoosphere/v1/admin_dump.proto\x1a\x1fnoosphere/v1/admin_grants.proto\x1a\x1fnoosphere/v1/admin_limits.proto\x1a!noosphere/v1/admin_overview.proto\x1a\x1fnoosphere/v1/admin_tokens.proto\x1a\x1enoosphere/v1/admin_usage.proto\x1a\x18noosphere/v1/types.proto\"\xa2\x02\n\rNamespaceInfo\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x0f\n\x07\x64\x65leted\x18\x03 \x01(\x08\x12\x0c\n\x04head\x18\x04 \x01(\x04\x12\r\n\x05\x66loor\x18\x05 \x01(\x04\x12\x14\n\x0crecord_count\x18\x06 \x01(\x04\x12\x14\n\x0crecord_bytes\x18\x07 \x01(\x04\x12\x11\n\tlog_count\x18\x08 \x01(\x04\x12\x11\n\tlog_bytes\x18\t \x01(\x04\x12\x15\n\rrequest_count\x18\n \x01(\x04\x12-\n\x06policy\x18\x0b \x01(\x0b\x32\x1d.noosphere.v1.NamespacePolicy\x12$\n\x04\x63uts\x18\x0c \x03(\x0b\x32\x16.noosphere.v1.EpochCut\"&\n\x08\x45pochCut\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x0b\n\x03\x63ut\x18\x02 \x01(\x04\"d\n\x15ListNamespacesRequest\x12\x0e\n\x06prefix\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x14\n\x0cshow_deleted\x18\x04 \x01(\x08\"b\n\x16ListNamespacesResponse\x12/\n\nnamespaces\x18\x01 \x03(\x0b\x32\x1b.noosphere.v1.NamespaceInfo\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"(\n\x13GetNamespaceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\"F\n\x14GetNamespaceResponse\x12.\n\tnamespace\x18\x01 \x01(\x0b\x32\x1b.noosphere.v1.NamespaceInfo\"Y\n\x16\x44\x65leteNamespaceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x1a\n\rexpected_head\x18\x02 \x01(\x04H\x00\x88\x01\x01\x42\x10\n\x0e_expected_head\"=\n\x17\x44\x65leteNamespaceResponse\x12\x0c\n\x04head\x18\x01 \x01(\x04\x12\x14\n\x0crecord_count\x18\x02 \x01(\x04\"m\n\x10SetPolicyRequest\x12*\n\x07pattern\x18\x01 \x01(\x0b\x32\x19.noosphere.v1.NamePattern\x12-\n\x06policy\x18\x02 \x01(\x0b\x32\x1d.noosphere.v1.NamespacePolicy\"+\n\x11SetPolicyResponse\x12\x16\n\x0e\x63onfig_version\x18\x01 \x01(\x04\"<\n\x13ListPoliciesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"s\n\x14ListPoliciesResponse\x12*\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x19.noosphere.v1.PolicyEntry\x12\x16\n\x0e\x63onfig_version\x18\x02 \x01(\x04\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"h\n\x0bPolicyEntry\x12*\n\x07pattern\x18\x01 \x01(\x0b\x32\x19.noosphere.v1.NamePattern\x12-\n\x06policy\x18\x02 \x01(\x0b\x32\x1d.noosphere.v1.NamespacePolicy\"\x11\n\x0fGetStatsRequest\"\x88\x03\n\x10GetStatsResponse\x12\x17\n\x0fnamespace_count\x18\x01 \x01(\x04\x12\x14\n\x0cloaded_count\x18\x02 \x01(\x04\x12\x14\n\x0crecord_count\x18\x03 \x01(\x04\x12\x14\n\x0crecord_bytes\x18\x04 \x01(\x04\x12\x14\n\x0c\x63ommit_count\x18\x05 \x01(\x04\x12\x12\n\nsync_count\x18\x06 \x01(\x04\x12>\n\x08refusals\x18\x07 \x03(\x0b\x32,.noosphere.v1.GetStatsResponse.RefusalsEntry\x12\x13\n\x0bwatch_count\x18\x08 \x01(\x04\x12\x13\n\x0b\x61gent_count\x18\t \x01(\x04\x12\x16\n\x0euptime_seconds\x18\n \x01(\x01\x12\x16\n\x0eresident_bytes\x18\x0b \x01(\x04\x12\r\n\x05\x65poch\x18\x0c \x01(\x04\x12\x15\n\rjournal_bytes\x18\r \x01(\x04\x1a/\n\rRefusalsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\":\n\x11ListEpochsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"V\n\x12ListEpochsResponse\x12\'\n\x06\x65pochs\x18\x01 \x03(\x0b\x32\x17.noosphere.v1.EpochInfo\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"l\n\tEpochInfo\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12.\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\x12\x11\n\trecovered\x18\x04 \x01(\t\";\n\x12ListServersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"n\n\x13ListServersResponse\x12)\n\x07servers\x18\x01 \x03(\x0b\x32\x18.noosphere.v1.ServerInfo\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x13\n\x0b\x61nswered_by\x18\x03 \x01(\t\"\x81\x01\n\nServerInfo\x12\x11\n\tserver_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12.\n\nstart_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06leader\x18\x05 \x01(\x08\x32\x97\x10\n\x0c\x41\x64minService\x12[\n\x0eListNamespaces\x12#.noosphere.v1.ListNamespacesRequest\x1a$.noosphere.v1.ListNamespacesResponse\x12U\n\x0cGetNamespace\x12!.noosphere.v1.GetNamespaceRequest\x1a\".noosphere.v1.GetNamespaceResponse\x12^\n\x0f\x44\x65leteNamespace\x12$.noosphere.v1.DeleteNamespaceRequest\x1a%.noosphere.v1.DeleteNamespaceResponse\x12L\n\tSetPolicy\x12\x1e.noosphere.v1.SetPolicyRequest\x1a\x1f.noosphere.v1.SetPolicyResponse\x12U\n\x0cListPolicies\x12!.noosphere.v1.ListPoliciesRequest\x1a\".noosphere.v1.ListPoliciesResponse\x12I\n\x08SetGrant\x12\x1d.noosphere.v1.SetGrantRequest\x1a\x1e.noosphere.v1.SetGrantResponse\x12O\n\nListGrants\x12\x1f.noosphere.v1.ListGrantsRequest\x1a .noosphere.v1.ListGrantsResponse\x12O\n\nCheckGrant\x12\x1f.noosphere.v1.CheckGrantRequest\x1a .noosphere.v1.CheckGrantResponse\x12I\n\x08GetStats\x12\x1d.noosphere.v1.GetStatsRequest\x1a\x1e.noosphere.v1.GetStatsResponse\x12O\n\nListEpochs\x12\x1f.noosphere.v1.ListEpochsRequest\x1a .noosphere.v1.ListEpochsResponse\x12R\n\x0bListServers\x12 .noosphere.v1.ListServersRequest\x1a!.noosphere.v1.ListServersResponse\x12I\n\x08GetUsage\x12\x1d.noosphere.v1.GetUsageRequest\x1a\x1e.noosphere.v1.GetUsageResponse\x12R\n\x0bGetOverview\x12 .noosphere.v1.GetOverviewRequest\x1a!.noosphere.v1.GetOverviewResponse\x12L\n\tSetLimits\x12\x1e.noosphere.v1.SetLimitsRequest\x1a\x1f.noosphere.v1.SetLimitsResponse\x12O\n\nListLimits\x12\x1f.noosphere.v1.ListLimitsRequest\x1a .noosphere.v1.ListLimitsResponse\x12L\n\tGetLimits\x12\x1e.noosphere.v1.GetLimitsRequest\x1a\x1f.noosphere.v1.GetLimitsResponse\x12R\n\x0b\x43reateToken\x12 .noosphere.v1.CreateTokenRequest\x1a!.noosphere.v1.CreateTokenResponse\x12\x64\n\x11\x43reateScopedToken\x12&.noosphere.v1.CreateScopedTokenRequest\x1a\'.noosphere.v1.CreateScopedTokenResponse\x12O\n\nListTokens\x12\x1f.noosphere.v1.ListTokensRequest\x1a .noosphere.v1.ListTokensResponse\x12R\n\x0bRevokeToken\x12 .noosphere.v1.RevokeTokenRequest\x1a!.noosphere.v1.RevokeTokenResponse\x12?\n\x04\x44ump\x12\x19.noosphere.v1.DumpRequest\x1a\x1a.noosphere.v1.DumpResponse0\x01\x12I\n\x08GetAgent\x12\x1d.noosphere.v1.GetAgentRequest\x1a\x1e.noosphere.v1.GetAgentResponse\x12O\n\nFenceAgent\x12\x1f.noosphere.v1.FenceAgentRequest\x1a .noosphere.v1.FenceAgentResponse\x12U\n\x0cUnfenceAgent\x12!.noosphere.v1.UnfenceAgentRequest\x1a\".noosphere.v1.UnfenceAgentResponse\x12R\n\x0bRevertAgent\x12 .noosphere.v1.RevertAgentRequest\x1a!.noosphere.v1.RevertAgentResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,50 +42,50 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_GETSTATSRESPONSE_REFUSALSENTRY']._loaded_options = None
   _globals['_GETSTATSRESPONSE_REFUSALSENTRY']._serialized_options = b'8\001'
-  _globals['_NAMESPACEINFO']._serialized_start=307
-  _globals['_NAMESPACEINFO']._serialized_end=597
-  _globals['_EPOCHCUT']._serialized_start=599
-  _globals['_EPOCHCUT']._serialized_end=637
-  _globals['_LISTNAMESPACESREQUEST']._serialized_start=639
-  _globals['_LISTNAMESPACESREQUEST']._serialized_end=739
-  _globals['_LISTNAMESPACESRESPONSE']._serialized_start=741
-  _globals['_LISTNAMESPACESRESPONSE']._serialized_end=839
-  _globals['_GETNAMESPACEREQUEST']._serialized_start=841
-  _globals['_GETNAMESPACEREQUEST']._serialized_end=881
-  _globals['_GETNAMESPACERESPONSE']._serialized_start=883
-  _globals['_GETNAMESPACERESPONSE']._serialized_end=953
-  _globals['_DELETENAMESPACEREQUEST']._serialized_start=955
-  _globals['_DELETENAMESPACEREQUEST']._serialized_end=1044
-  _globals['_DELETENAMESPACERESPONSE']._serialized_start=1046
-  _globals['_DELETENAMESPACERESPONSE']._serialized_end=1107
-  _globals['_SETPOLICYREQUEST']._serialized_start=1109
-  _globals['_SETPOLICYREQUEST']._serialized_end=1218
-  _globals['_SETPOLICYRESPONSE']._serialized_start=1220
-  _globals['_SETPOLICYRESPONSE']._serialized_end=1263
-  _globals['_LISTPOLICIESREQUEST']._serialized_start=1265
-  _globals['_LISTPOLICIESREQUEST']._serialized_end=1325
-  _globals['_LISTPOLICIESRESPONSE']._serialized_start=1327
-  _globals['_LISTPOLICIESRESPONSE']._serialized_end=1442
-  _globals['_POLICYENTRY']._serialized_start=1444
-  _globals['_POLICYENTRY']._serialized_end=1548
-  _globals['_GETSTATSREQUEST']._serialized_start=1550
-  _globals['_GETSTATSREQUEST']._serialized_end=1567
-  _globals['_GETSTATSRESPONSE']._serialized_start=1570
-  _globals['_GETSTATSRESPONSE']._serialized_end=1962
-  _globals['_GETSTATSRESPONSE_REFUSALSENTRY']._serialized_start=1915
-  _globals['_GETSTATSRESPONSE_REFUSALSENTRY']._serialized_end=1962
-  _globals['_LISTEPOCHSREQUEST']._serialized_start=1964
-  _globals['_LISTEPOCHSREQUEST']._serialized_end=2022
-  _globals['_LISTEPOCHSRESPONSE']._serialized_start=2024
-  _globals['_LISTEPOCHSRESPONSE']._serialized_end=2110
-  _globals['_EPOCHINFO']._serialized_start=2112
-  _globals['_EPOCHINFO']._serialized_end=2220
-  _globals['_LISTSERVERSREQUEST']._serialized_start=2222
-  _globals['_LISTSERVERSREQUEST']._serialized_end=2281
-  _globals['_LISTSERVERSRESPONSE']._serialized_start=2283
-  _globals['_LISTSERVERSRESPONSE']._serialized_end=2393
-  _globals['_SERVERINFO']._serialized_start=2396
-  _globals['_SERVERINFO']._serialized_end=2525
-  _globals['_ADMINSERVICE']._serialized_start=2528
-  _globals['_ADMINSERVICE']._serialized_end=4362
+  _globals['_NAMESPACEINFO']._serialized_start=340
+  _globals['_NAMESPACEINFO']._serialized_end=630
+  _globals['_EPOCHCUT']._serialized_start=632
+  _globals['_EPOCHCUT']._serialized_end=670
+  _globals['_LISTNAMESPACESREQUEST']._serialized_start=672
+  _globals['_LISTNAMESPACESREQUEST']._serialized_end=772
+  _globals['_LISTNAMESPACESRESPONSE']._serialized_start=774
+  _globals['_LISTNAMESPACESRESPONSE']._serialized_end=872
+  _globals['_GETNAMESPACEREQUEST']._serialized_start=874
+  _globals['_GETNAMESPACEREQUEST']._serialized_end=914
+  _globals['_GETNAMESPACERESPONSE']._serialized_start=916
+  _globals['_GETNAMESPACERESPONSE']._serialized_end=986
+  _globals['_DELETENAMESPACEREQUEST']._serialized_start=988
+  _globals['_DELETENAMESPACEREQUEST']._serialized_end=1077
+  _globals['_DELETENAMESPACERESPONSE']._serialized_start=1079
+  _globals['_DELETENAMESPACERESPONSE']._serialized_end=1140
+  _globals['_SETPOLICYREQUEST']._serialized_start=1142
+  _globals['_SETPOLICYREQUEST']._serialized_end=1251
+  _globals['_SETPOLICYRESPONSE']._serialized_start=1253
+  _globals['_SETPOLICYRESPONSE']._serialized_end=1296
+  _globals['_LISTPOLICIESREQUEST']._serialized_start=1298
+  _globals['_LISTPOLICIESREQUEST']._serialized_end=1358
+  _globals['_LISTPOLICIESRESPONSE']._serialized_start=1360
+  _globals['_LISTPOLICIESRESPONSE']._serialized_end=1475
+  _globals['_POLICYENTRY']._serialized_start=1477
+  _globals['_POLICYENTRY']._serialized_end=1581
+  _globals['_GETSTATSREQUEST']._serialized_start=1583
+  _globals['_GETSTATSREQUEST']._serialized_end=1600
+  _globals['_GETSTATSRESPONSE']._serialized_start=1603
+  _globals['_GETSTATSRESPONSE']._serialized_end=1995
+  _globals['_GETSTATSRESPONSE_REFUSALSENTRY']._serialized_start=1948
+  _globals['_GETSTATSRESPONSE_REFUSALSENTRY']._serialized_end=1995
+  _globals['_LISTEPOCHSREQUEST']._serialized_start=1997
+  _globals['_LISTEPOCHSREQUEST']._serialized_end=2055
+  _globals['_LISTEPOCHSRESPONSE']._serialized_start=2057
+  _globals['_LISTEPOCHSRESPONSE']._serialized_end=2143
+  _globals['_EPOCHINFO']._serialized_start=2145
+  _globals['_EPOCHINFO']._serialized_end=2253
+  _globals['_LISTSERVERSREQUEST']._serialized_start=2255
+  _globals['_LISTSERVERSREQUEST']._serialized_end=2314
+  _globals['_LISTSERVERSRESPONSE']._serialized_start=2316
+  _globals['_LISTSERVERSRESPONSE']._serialized_end=2426
+  _globals['_SERVERINFO']._serialized_start=2429
+  _globals['_SERVERINFO']._serialized_end=2558
+  _globals['_ADMINSERVICE']._serialized_start=2561
+  _globals['_ADMINSERVICE']._serialized_end=4632
 # @@protoc_insertion_point(module_scope)

@@ -6,6 +6,7 @@ import warnings
 from noosphere.v1 import admin_agents_pb2 as noosphere_dot_v1_dot_admin__agents__pb2
 from noosphere.v1 import admin_dump_pb2 as noosphere_dot_v1_dot_admin__dump__pb2
 from noosphere.v1 import admin_grants_pb2 as noosphere_dot_v1_dot_admin__grants__pb2
+from noosphere.v1 import admin_limits_pb2 as noosphere_dot_v1_dot_admin__limits__pb2
 from noosphere.v1 import admin_overview_pb2 as noosphere_dot_v1_dot_admin__overview__pb2
 from noosphere.v1 import admin_service_pb2 as noosphere_dot_v1_dot_admin__service__pb2
 from noosphere.v1 import admin_tokens_pb2 as noosphere_dot_v1_dot_admin__tokens__pb2
@@ -105,6 +106,21 @@ class AdminServiceStub(object):
                 '/noosphere.v1.AdminService/GetOverview',
                 request_serializer=noosphere_dot_v1_dot_admin__overview__pb2.GetOverviewRequest.SerializeToString,
                 response_deserializer=noosphere_dot_v1_dot_admin__overview__pb2.GetOverviewResponse.FromString,
+                _registered_method=True)
+        self.SetLimits = channel.unary_unary(
+                '/noosphere.v1.AdminService/SetLimits',
+                request_serializer=noosphere_dot_v1_dot_admin__limits__pb2.SetLimitsRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_admin__limits__pb2.SetLimitsResponse.FromString,
+                _registered_method=True)
+        self.ListLimits = channel.unary_unary(
+                '/noosphere.v1.AdminService/ListLimits',
+                request_serializer=noosphere_dot_v1_dot_admin__limits__pb2.ListLimitsRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_admin__limits__pb2.ListLimitsResponse.FromString,
+                _registered_method=True)
+        self.GetLimits = channel.unary_unary(
+                '/noosphere.v1.AdminService/GetLimits',
+                request_serializer=noosphere_dot_v1_dot_admin__limits__pb2.GetLimitsRequest.SerializeToString,
+                response_deserializer=noosphere_dot_v1_dot_admin__limits__pb2.GetLimitsResponse.FromString,
                 _registered_method=True)
         self.CreateToken = channel.unary_unary(
                 '/noosphere.v1.AdminService/CreateToken',
@@ -256,6 +272,28 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetLimits(self, request, context):
+        """Sets the limits of all agents, principals or namespaces that a pattern matches; in force on every server within a
+        second. INVALID_ARGUMENT for a limit that the subject does not have, RESOURCE_EXHAUSTED above 10,000 rules.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListLimits(self, request, context):
+        """Lists the limits that were set, by subject and pattern, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetLimits(self, request, context):
+        """Tells which limits are in force for a name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateToken(self, request, context):
         """Makes an API token. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 100,000 tokens.
         """
@@ -400,6 +438,21 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.GetOverview,
                     request_deserializer=noosphere_dot_v1_dot_admin__overview__pb2.GetOverviewRequest.FromString,
                     response_serializer=noosphere_dot_v1_dot_admin__overview__pb2.GetOverviewResponse.SerializeToString,
+            ),
+            'SetLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetLimits,
+                    request_deserializer=noosphere_dot_v1_dot_admin__limits__pb2.SetLimitsRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_admin__limits__pb2.SetLimitsResponse.SerializeToString,
+            ),
+            'ListLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListLimits,
+                    request_deserializer=noosphere_dot_v1_dot_admin__limits__pb2.ListLimitsRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_admin__limits__pb2.ListLimitsResponse.SerializeToString,
+            ),
+            'GetLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetLimits,
+                    request_deserializer=noosphere_dot_v1_dot_admin__limits__pb2.GetLimitsRequest.FromString,
+                    response_serializer=noosphere_dot_v1_dot_admin__limits__pb2.GetLimitsResponse.SerializeToString,
             ),
             'CreateToken': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateToken,
@@ -799,6 +852,87 @@ class AdminService(object):
             '/noosphere.v1.AdminService/GetOverview',
             noosphere_dot_v1_dot_admin__overview__pb2.GetOverviewRequest.SerializeToString,
             noosphere_dot_v1_dot_admin__overview__pb2.GetOverviewResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetLimits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.AdminService/SetLimits',
+            noosphere_dot_v1_dot_admin__limits__pb2.SetLimitsRequest.SerializeToString,
+            noosphere_dot_v1_dot_admin__limits__pb2.SetLimitsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListLimits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.AdminService/ListLimits',
+            noosphere_dot_v1_dot_admin__limits__pb2.ListLimitsRequest.SerializeToString,
+            noosphere_dot_v1_dot_admin__limits__pb2.ListLimitsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetLimits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/noosphere.v1.AdminService/GetLimits',
+            noosphere_dot_v1_dot_admin__limits__pb2.GetLimitsRequest.SerializeToString,
+            noosphere_dot_v1_dot_admin__limits__pb2.GetLimitsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -8,6 +8,7 @@ from grpc import aio as _aio
 from noosphere.v1 import admin_agents_pb2 as _admin_agents_pb2
 from noosphere.v1 import admin_dump_pb2 as _admin_dump_pb2
 from noosphere.v1 import admin_grants_pb2 as _admin_grants_pb2
+from noosphere.v1 import admin_limits_pb2 as _admin_limits_pb2
 from noosphere.v1 import admin_overview_pb2 as _admin_overview_pb2
 from noosphere.v1 import admin_service_pb2 as _admin_service_pb2
 from noosphere.v1 import admin_tokens_pb2 as _admin_tokens_pb2
@@ -80,6 +81,14 @@ class AdminServiceStub:
     """Tells how this server is doing: counts to be compared with those of a moment before. INVALID_ARGUMENT: INVALID_FIELD.
     UNIMPLEMENTED: NOT_IMPLEMENTED, if it counts nothing, as one inside a test may.
     """
+    SetLimits: _grpc.UnaryUnaryMultiCallable[_admin_limits_pb2.SetLimitsRequest, _admin_limits_pb2.SetLimitsResponse]
+    """Sets the limits of all agents, principals or namespaces that a pattern matches; in force on every server within a
+    second. INVALID_ARGUMENT for a limit that the subject does not have, RESOURCE_EXHAUSTED above 10,000 rules.
+    """
+    ListLimits: _grpc.UnaryUnaryMultiCallable[_admin_limits_pb2.ListLimitsRequest, _admin_limits_pb2.ListLimitsResponse]
+    """Lists the limits that were set, by subject and pattern, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
+    GetLimits: _grpc.UnaryUnaryMultiCallable[_admin_limits_pb2.GetLimitsRequest, _admin_limits_pb2.GetLimitsResponse]
+    """Tells which limits are in force for a name."""
     CreateToken: _grpc.UnaryUnaryMultiCallable[_admin_tokens_pb2.CreateTokenRequest, _admin_tokens_pb2.CreateTokenResponse]
     """Makes an API token. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 100,000 tokens."""
     CreateScopedToken: _grpc.UnaryUnaryMultiCallable[_admin_tokens_pb2.CreateScopedTokenRequest, _admin_tokens_pb2.CreateScopedTokenResponse]
@@ -166,6 +175,14 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Tells how this server is doing: counts to be compared with those of a moment before. INVALID_ARGUMENT: INVALID_FIELD.
     UNIMPLEMENTED: NOT_IMPLEMENTED, if it counts nothing, as one inside a test may.
     """
+    SetLimits: _aio.UnaryUnaryMultiCallable[_admin_limits_pb2.SetLimitsRequest, _admin_limits_pb2.SetLimitsResponse]  # type: ignore[assignment]
+    """Sets the limits of all agents, principals or namespaces that a pattern matches; in force on every server within a
+    second. INVALID_ARGUMENT for a limit that the subject does not have, RESOURCE_EXHAUSTED above 10,000 rules.
+    """
+    ListLimits: _aio.UnaryUnaryMultiCallable[_admin_limits_pb2.ListLimitsRequest, _admin_limits_pb2.ListLimitsResponse]  # type: ignore[assignment]
+    """Lists the limits that were set, by subject and pattern, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
+    GetLimits: _aio.UnaryUnaryMultiCallable[_admin_limits_pb2.GetLimitsRequest, _admin_limits_pb2.GetLimitsResponse]  # type: ignore[assignment]
+    """Tells which limits are in force for a name."""
     CreateToken: _aio.UnaryUnaryMultiCallable[_admin_tokens_pb2.CreateTokenRequest, _admin_tokens_pb2.CreateTokenResponse]  # type: ignore[assignment]
     """Makes an API token. RESOURCE_EXHAUSTED: LIMIT_EXCEEDED, above 100,000 tokens."""
     CreateScopedToken: _aio.UnaryUnaryMultiCallable[_admin_tokens_pb2.CreateScopedTokenRequest, _admin_tokens_pb2.CreateScopedTokenResponse]  # type: ignore[assignment]
@@ -327,6 +344,32 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """Tells how this server is doing: counts to be compared with those of a moment before. INVALID_ARGUMENT: INVALID_FIELD.
         UNIMPLEMENTED: NOT_IMPLEMENTED, if it counts nothing, as one inside a test may.
         """
+
+    @_abc_1.abstractmethod
+    def SetLimits(
+        self,
+        request: _admin_limits_pb2.SetLimitsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_limits_pb2.SetLimitsResponse, _abc.Awaitable[_admin_limits_pb2.SetLimitsResponse]]:
+        """Sets the limits of all agents, principals or namespaces that a pattern matches; in force on every server within a
+        second. INVALID_ARGUMENT for a limit that the subject does not have, RESOURCE_EXHAUSTED above 10,000 rules.
+        """
+
+    @_abc_1.abstractmethod
+    def ListLimits(
+        self,
+        request: _admin_limits_pb2.ListLimitsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_limits_pb2.ListLimitsResponse, _abc.Awaitable[_admin_limits_pb2.ListLimitsResponse]]:
+        """Lists the limits that were set, by subject and pattern, by pages. INVALID_ARGUMENT: INVALID_PAGE_TOKEN."""
+
+    @_abc_1.abstractmethod
+    def GetLimits(
+        self,
+        request: _admin_limits_pb2.GetLimitsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_limits_pb2.GetLimitsResponse, _abc.Awaitable[_admin_limits_pb2.GetLimitsResponse]]:
+        """Tells which limits are in force for a name."""
 
     @_abc_1.abstractmethod
     def CreateToken(

@@ -52,6 +52,7 @@ from .rpc.steps.authorization import AuthorizationStep
 from .rpc.steps.limits import limits_step
 from .rpc.steps.shedding import shedding_step
 from .security.keypairs import UnfitCertificate
+from .security.limit_rules import LimitRules
 from .security.minting import ApiTokens
 from .storage.embedded import Journal, StoreFailed
 from .supervision import cancel, supervise
@@ -249,6 +250,7 @@ async def serve(
         leadership = Leadership(lasting.coordinator.locks, own.id, clock) if is_replica(settings) else None
         leads: Leads = leadership or AlwaysLeads()
         authorization = AuthorizationStep()
+        limit_rules = LimitRules(lasting.coordinator, settings)
         shedding = shedding_step(settings, clock, system_random())
         gate = Gate(
             (
@@ -259,7 +261,7 @@ async def serve(
                 *stack.enter_context(audited(settings, clock, observed.registry)),
                 *await stack.enter_async_context(authentication(settings, lasting.coordinator, clock, fatal)),
                 authorization,
-                limits_step(settings, clock),
+                limits_step(limit_rules, clock),
             )
         )
         server = RpcServer(
@@ -407,6 +409,7 @@ def _faces(
             tokens=ApiTokens(engine.memory.core.coordinator, clock, os.urandom, taken=settings.tokens),
             dumper=engine.dumper,
             agents=engine.agents,
+            limits=LimitRules(engine.memory.core.coordinator, settings),
         ),
         SessionRpc(engine.sessions, engine.transitions),
         ContextRpc(engine.contexts),

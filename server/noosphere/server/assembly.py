@@ -26,6 +26,7 @@ from .memory import Memory
 from .memory.cache_drops import CacheDrops
 from .memory.codec import forget_decoded
 from .memory.foreground import Foreground
+from .memory.quotas import Quotas
 from .memory.types import Call
 from .models import Models
 from .owners import AgentKeeper, OwnerEraser
@@ -33,6 +34,7 @@ from .ports.metrics import SessionMetrics
 from .ports.runtime import Clock, system_random
 from .ports.store import WorkingStore
 from .rpc.encode import forget_shown
+from .security.limit_rules import LimitRules
 from .sessions import Scribe, SessionRules, Sessions, SummaryWorker, VersionKeeper
 from .sessions.draining import OutboxDrain
 from .sessions.session_sources import SessionSources
@@ -95,6 +97,7 @@ async def open_services(
             extension=rules,
         )
         memory.core.fleet = drivers.fleet
+        memory.core.quotas = Quotas(drivers.store, clock, LimitRules(drivers.coordinator, settings).of)
         cache_drops = CacheDrops(memory.core, clock, shared=drivers.shared)
         for drop in (forget_decoded, forget_shown, memory.watches.forget_decoded):
             cache_drops.register(drop)

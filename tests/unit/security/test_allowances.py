@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -100,30 +98,30 @@ def test_a_refused_call_costs_nothing() -> None:
 def test_no_more_callers_are_remembered_than_there_is_room_and_the_newest_are(names: list[int]) -> None:
     meters = Meters(lambda _: Allowance(), lambda: None, size=4)
     for name in names:
-        meters.of(name)
+        meters.of(("", str(name)))
     newest = list(dict.fromkeys(reversed(names)))[:4]
-    assert all(meters.get(name) is not None for name in newest)
+    assert all(meters.get(("", str(name))) is not None for name in newest)
     assert len(meters) == len(newest)
 
 
 def test_a_caller_with_calls_under_way_is_not_forgotten_for_one_without() -> None:
     meters = Meters(lambda _: Allowance(), lambda: None, size=2)
-    meters.of("busy").begin(Subject.AGENT, "busy", 0, stream=False)
+    meters.of(("", "busy")).begin(Subject.AGENT, "busy", 0, stream=False)
     for name in ("b", "c", "d"):
-        meters.of(name)
-    assert meters.get("busy") is not None
+        meters.of(("", name))
+    assert meters.get(("", "busy")) is not None
     assert len(meters) == 2
 
 
 def test_new_rules_hold_for_callers_that_are_known() -> None:
-    rules: dict[Hashable, Allowance] = {"a": Allowance(calls_per_second=1, calls_burst=1)}
-    version: list[object] = [object()]
-    meters = Meters(lambda key: rules[key], lambda: version[0])
-    assert call(meters.of("a"), 0) is None
+    rules = {"a": Allowance(calls_per_second=1, calls_burst=1)}
+    version = [1]
+    meters = Meters(lambda key: rules[key[1]], lambda: version[0])
+    assert call(meters.of(("", "a")), 0) is None
     rules["a"] = Allowance(calls_per_second=1_000, calls_burst=1_000)
-    assert call(meters.of("a"), 0) is not None
-    version[0] = object()
-    assert call(meters.of("a"), 0) is None
+    assert call(meters.of(("", "a")), 0) is not None
+    version[0] = 2
+    assert call(meters.of(("", "a")), 0) is None
 
 
 def test_calls_without_an_agent_are_told_so() -> None:

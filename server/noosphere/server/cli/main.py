@@ -38,6 +38,7 @@ from . import (
     facts_keeping,
     facts_reindex,
     grants,
+    limits,
     namespaces,
     owners,
     records,
@@ -101,6 +102,7 @@ app.add_typer(tokens.app, name="token")
 app.add_typer(agents.app, name="agent")
 app.add_typer(owners.app, name="owner")
 app.add_typer(grants.app, name="grant")
+app.add_typer(limits.app, name="limits")
 app.add_typer(audit.app, name="audit")
 app.add_typer(serving.config_app, name="config")
 app.add_typer(certificates.app, name="tls")

@@ -8,6 +8,7 @@ from noosphere.consistency.limits import ITEM_BYTES_MAX, KEY_BYTES_MAX
 
 _RATE_MAX = 1_000_000
 _COUNT_MAX = 1_000_000
+_ROOM_MAX = 1 << 50
 
 
 class LimitSettings(BaseModel):
@@ -60,6 +61,28 @@ class LimitSettings(BaseModel):
     )
     limits_principal_streams_max: int = Field(
         default=0, ge=0, le=_COUNT_MAX, description="Watches and pipelines of one principal; 0 for no limit."
+    )
+    limits_principal_records_max: int = Field(
+        default=0,
+        ge=0,
+        le=_ROOM_MAX,
+        description="Records in the private namespaces of all agents of one principal, those below its name; 0 for no "
+        "limit.",
+    )
+    limits_principal_bytes_max: int = Field(
+        default=0,
+        ge=0,
+        le=_ROOM_MAX,
+        description="Bytes of those records; 0 for no limit.",
+    )
+    limits_namespace_records_max: int = Field(
+        default=0,
+        ge=0,
+        le=_ROOM_MAX,
+        description="Records of one namespace, whatever its own rules allow; 0 for no limit.",
+    )
+    limits_namespace_bytes_max: int = Field(
+        default=0, ge=0, le=_ROOM_MAX, description="Bytes of the records of one namespace; 0 for no limit."
     )
     limits_server_lag_ms_max: int = Field(
         default=500,

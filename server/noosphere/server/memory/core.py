@@ -27,6 +27,7 @@ from .access import Access, is_private_to
 from .directory import Directory
 from .extension import NoExtension, WriteExtension
 from .newcomers import Newcomers, UnknownIncarnation
+from .quotas import Quotas
 from .types import Call
 
 _RULES_CACHE_MAX = 65_536
@@ -51,6 +52,7 @@ class Core:
         extension: what kinds of namespaces add to writes.
         refusals: refused writes by reason, since the start.
         metrics: hears of conflicts, and of what watchers are told.
+        quotas: how much room namespaces and principals may take; None: as much as there is.
         fleet: stands for what this process shares with others, or has for itself; 0 if that is not known.
     """
 
@@ -66,6 +68,7 @@ class Core:
         self.refusals: Counter[Reason] = Counter()
         self.metrics: MemoryMetrics = NoMemoryMetrics()
         self.fleet = 0
+        self.quotas: Quotas | None = None
         self._rules: dict[str, NamespacePolicy] = {}
         self._rules_version = -1
 

@@ -72,6 +72,7 @@ from .guards import advance, validate
 from .guesses import Guesses
 from .jobs import Attempt, Job, always_applies, may_create, replaced
 from .outcomes import applied, in_order, memories
+from .quotas import Growth
 from .remembered import decode_reply, encode_reply
 from .turns import Turns
 from .types import (
@@ -361,6 +362,11 @@ class Writes:
             for op, decision in zip(job.ops, decisions, strict=True)
         )
         fresh += attempt.additions.fresh_count
+        quotas = self._core.quotas
+        if quotas is not None and quotas.concern(job.call.principal, ref):
+            held_bytes = {entry.key: len(entry.data) for entry in attempt.read.entries if entry is not None}
+            size = sum(len(m.data or b"") - held_bytes.get(m.key, 0) for m in attempt.mutations)
+            await quotas.check(job.call.principal, ref, Growth(fresh, size))
         if not fresh:
             return
         held = attempt.read.record_count

@@ -10,6 +10,7 @@ from noosphere.v1 import admin_service_pb2 as pb
 from noosphere.v1.admin_service_pb2_grpc import AdminServiceServicer
 
 from .. import __version__
+from ..config.limits import LimitSettings
 from ..coordination import ServerInfo, Servers
 from ..dumping import Dumper
 from ..memory import Memory
@@ -20,11 +21,13 @@ from ..metrics.overview import Overview
 from ..owners import AgentKeeper
 from ..ports.runtime import Clock
 from ..security import Usage
+from ..security.limit_rules import LimitRules
 from ..security.minting import ApiTokens
 from . import decode, encode
 from .admin_agents import AgentMethods
 from .admin_dump import DumpMethods
 from .admin_grants import GrantMethods
+from .admin_limits import LimitMethods
 from .admin_overview import OverviewMethods
 from .admin_tokens import TokenMethods
 from .admin_usage import UsageMethods
@@ -35,7 +38,14 @@ from .times import timestamp
 
 
 class AdminRpc(
-    AgentMethods, DumpMethods, GrantMethods, OverviewMethods, TokenMethods, UsageMethods, AdminServiceServicer
+    AgentMethods,
+    DumpMethods,
+    GrantMethods,
+    LimitMethods,
+    OverviewMethods,
+    TokenMethods,
+    UsageMethods,
+    AdminServiceServicer,
 ):
     """The gRPC face of administration.
 
@@ -49,6 +59,7 @@ class AdminRpc(
         tokens: makes and ends API tokens; None: nobody is asked for one.
         dumper: takes dumps; None: nobody does.
         agents: shows and fences agents; None: nobody does.
+        limits: what operators have set; None: over the default settings.
     """
 
     def __init__(
@@ -63,6 +74,7 @@ class AdminRpc(
         tokens: ApiTokens | None = None,
         dumper: Dumper | None = None,
         agents: AgentKeeper | None = None,
+        limits: LimitRules | None = None,
     ) -> None:
         self._memory = memory
         self._clock = clock
@@ -75,6 +87,7 @@ class AdminRpc(
         self._dumper = dumper
         self._grants = Grants(memory.core)
         self._agents = agents
+        self._limits = limits or LimitRules(memory.core.coordinator, LimitSettings())
 
     @unary
     async def ListNamespaces(self, request: pb.ListNamespacesRequest, context: Context) -> pb.ListNamespacesResponse:

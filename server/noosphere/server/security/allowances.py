@@ -7,7 +7,7 @@ moves it on by what one call costs, and is refused where that would lead further
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -21,12 +21,16 @@ CROWDED_RETRY_MS = 100
 """When to ask again where calls under way are in the way: nobody knows when they will end."""
 _LOOKED_AT_MAX = 8
 
+Caller = tuple[str, str]
+"""A principal, "" for whoever is not asked who they are, and an agent, "" for all of them together."""
+
 
 class Subject(StrEnum):
     """Of whom a limit is."""
 
     AGENT = "agent"
     PRINCIPAL = "principal"
+    NAMESPACE = "namespace"
 
 
 class Allowance(NamedTuple):
@@ -115,21 +119,21 @@ class Meters:
     """
 
     def __init__(
-        self, allowance: Callable[[Hashable], Allowance], version: Callable[[], object], size: int = METERS_MAX
+        self, allowance: Callable[[Caller], Allowance], version: Callable[[], object], size: int = METERS_MAX
     ) -> None:
         self._allowance = allowance
         self._version = version
         self._size = size
-        self._meters: OrderedDict[Hashable, Meter] = OrderedDict()
+        self._meters: OrderedDict[Caller, Meter] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._meters)
 
-    def get(self, key: Hashable) -> Meter | None:
+    def get(self, key: Caller) -> Meter | None:
         """Returns a caller's meter if it is remembered."""
         return self._meters.get(key)
 
-    def of(self, key: Hashable) -> Meter:
+    def of(self, key: Caller) -> Meter:
         """Returns a caller's meter, with its present allowance."""
         meters, version = self._meters, self._version()
         meter = meters.get(key)
@@ -139,7 +143,7 @@ class Meters:
                 self._forget_one()
         else:
             meters.move_to_end(key)
-            if meter.version is not version:
+            if meter.version != version:
                 allowance = self._allowance(key)
                 if allowance != meter.allowance:
                     # What is owed under other rules says nothing under these.

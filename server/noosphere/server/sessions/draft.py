@@ -22,6 +22,7 @@ from noosphere.consistency import (
 
 from ..memory.codec import decode_entry
 from ..memory.expiry import mutations_of
+from ..memory.quotas import Growth
 from ..memory.types import Call
 from ..ports.store import Check, CollectionCheck, KeyCheck, Mutation, NamespaceView, ScanResult, StoredEntry
 from .codec import encode_places
@@ -235,6 +236,13 @@ class Draft:
             for index, mutation in enumerate(made)
         )
         return (*visible, *self._internal)
+
+    def growth(self) -> Growth:
+        """Returns by how much the commit makes the namespace larger."""
+        entries = self._look.entries
+        before = (entries.get(mutation.key) for mutation in self.mutations())
+        size = sum(len(mutation.data or b"") for mutation in self.mutations())
+        return Growth(self.fresh_count, size - sum(len(entry.data) for entry in before if entry is not None))
 
     def _change(self, key: str, record: Record | None, decision: Decision) -> None:
         self._visible.append((key, decision))

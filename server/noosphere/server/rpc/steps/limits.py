@@ -15,10 +15,10 @@ from google.protobuf import descriptor_pool
 
 from noosphere.consistency.limits import AGENT_ID_BYTES_MAX
 
-from ...config.limits import LimitSettings
 from ...ports.runtime import Clock
 from ...security import calling
-from ...security.allowances import Allowance, Meter, Meters, Subject
+from ...security.allowances import Meter, Meters, Subject
+from ...security.limit_rules import LimitRules
 from ..faces import SERVICES
 from ..gate import Rpc
 
@@ -37,21 +37,13 @@ class _Caller(IntEnum):
     AGENT_ID = 3
 
 
-def limits_step(settings: LimitSettings, clock: Clock) -> LimitsStep:
-    """Returns the step that a server's settings ask for."""
-    agents = Allowance(
-        settings.limits_agent_calls_per_second,
-        settings.limits_agent_calls_burst,
-        settings.limits_agent_calls_in_flight_max,
-        settings.limits_agent_streams_max,
+def limits_step(rules: LimitRules, clock: Clock) -> LimitsStep:
+    """Returns the step that a server's settings and the operators' rules ask for."""
+    return LimitsStep(
+        Meters(lambda key: rules.allowance(Subject.AGENT, key[1]), lambda: rules.version),
+        Meters(lambda key: rules.allowance(Subject.PRINCIPAL, key[0]), lambda: rules.version),
+        clock,
     )
-    principals = Allowance(
-        settings.limits_principal_calls_per_second,
-        settings.limits_principal_calls_burst,
-        settings.limits_principal_calls_in_flight_max,
-        settings.limits_principal_streams_max,
-    )
-    return LimitsStep(Meters(lambda _: agents, lambda: None), Meters(lambda _: principals, lambda: None), clock)
 
 
 class LimitsStep:
@@ -59,7 +51,7 @@ class LimitsStep:
 
     Args:
         agents: meters by (principal, agent).
-        principals: meters by name.
+        principals: meters by (principal, nothing).
         clock: the source of time.
     """
 
@@ -87,7 +79,7 @@ class LimitsStep:
         agent.begin(Subject.AGENT, agent_id, now_ms, stream=rpc.streams)
         both: tuple[Meter, ...] = (agent,)
         if not principal.open:
-            whole = self._principals.of(principal.name)
+            whole = self._principals.of((principal.name, ""))
             try:
                 whole.begin(Subject.PRINCIPAL, principal.name, now_ms, stream=rpc.streams)
             except BaseException:
