@@ -75,12 +75,12 @@ class Reads:
         ref = await self._core.locate(namespace)
         # A key that is asked for many times is read once: the answer's size is known before it is built.
         apart = tuple(dict.fromkeys(keys))
-        result: ReadResult = await self._core.store.read(ref, apart)
+        result: ReadResult = await self._core.store.read(ref, apart, bytes_max=BATCH_BYTES_MAX)
         if result.view.deleted:
             newer = await self._core.relocate(ref)
             if newer is None:
                 raise located(deleted(namespace), namespace, result.view.head)
-            result = await self._core.store.read(newer, apart)
+            result = await self._core.store.read(newer, apart, bytes_max=BATCH_BYTES_MAX)
         head, now_ms = result.view.head, result.view.now_ms
         check_tokens(call, namespace, result.view)
         by_key = dict(zip(apart, result.entries, strict=True))

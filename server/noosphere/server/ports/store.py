@@ -368,8 +368,12 @@ class WorkingStore(Protocol):
         locks: Sequence[str] = (),
         accepted: bool = False,
         counted: bool = False,
+        bytes_max: int = 0,
     ) -> ReadResult:
-        """Reads keys, a remembered request and fencing tokens at one head; ``counted`` also tells how many records."""
+        """Reads keys, a remembered request and fencing tokens at one head; ``counted`` also tells how many records.
+
+        More than ``bytes_max`` bytes of records may be refused (LIMIT_EXCEEDED) before anything is moved; 0: never.
+        """
         ...
 
     async def scan(

@@ -216,17 +216,15 @@ class EmbeddedStore:
         locks: Sequence[str] = (),
         accepted: bool = False,
         counted: bool = False,
+        bytes_max: int = 0,
     ) -> ReadResult:
-        """Reads keys, a remembered request and fencing tokens at one head."""
+        """Reads keys, a remembered request and fencing tokens at one head. Nothing is moved: nothing is too large."""
         found = await self._find(namespace)
         now_ms = self._time.now_ms()
-        entries = []
-        for key in keys:
-            cell = found.cell(key, accepted)
-            entries.append(None if cell is None else entry_of(cell))
+        cells = [found.cell(key, accepted) for key in keys]
         return ReadResult(
             found.view(self._epoch, now_ms, accepted),
-            tuple(entries),
+            tuple(None if cell is None else entry_of(cell) for cell in cells),
             None if request is None else found.remembered(request, now_ms, accepted),
             tuple((lock, found.fence(lock, accepted)) for lock in locks),
             (0 if found.body is None else found.body.record_count) if counted else None,

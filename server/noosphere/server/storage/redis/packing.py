@@ -95,6 +95,10 @@ def common(ref: NamespaceRef, told_ms: int) -> tuple[Argument, ...]:
     return ref.name, to_hex(ref.origin), to_hex(told_ms)
 
 
+RECORD_EXTRA_BYTES = 2 * _HEX
+"""What is kept in front of a record's own bytes."""
+
+
 def entry_of(key: str, record: bytes | None) -> StoredEntry | None:
     """Reads a record."""
     if record is None:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from itertools import chain
 
-from noosphere.consistency import NEVER_MS, Reason, Refusal, RequestRef, to_hex
+from noosphere.consistency import NEVER_MS, Reason, Refusal, RequestRef, exhausted, to_hex
 from noosphere.consistency.limits import CLIENT_REQUEST_AGE_MS, UUID_REQUEST_AGE_MS
 
 from ...ports.coordinator import Coordinator
@@ -41,6 +41,7 @@ from .fence import META, heads_suffix
 from .images import Images
 from .instance import UnfitRedis, addresses_of, told
 from .packing import (
+    RECORD_EXTRA_BYTES,
     View,
     after_entry,
     batches_of,
@@ -183,10 +184,19 @@ class RedisStore:
         locks: Sequence[str] = (),
         accepted: bool = False,
         counted: bool = False,
+        bytes_max: int = 0,
     ) -> ReadResult:
-        """Reads keys, a remembered request and fencing tokens at one head."""
+        """Reads keys, a remembered request and fencing tokens at one head.
+
+        Raises:
+            Refusal: LIMIT_EXCEEDED, if the records have more than ``bytes_max`` bytes; ENGINE_UNAVAILABLE.
+        """
         field = "" if request is None else field_of(request)
-        epoch, reply = await self._call(Script.READ, namespace, field, int(counted), len(keys), *keys, *locks)
+        # What Redis keeps beside the bytes of a record must not have one refused that fits.
+        room = bytes_max and bytes_max + len(keys) * RECORD_EXTRA_BYTES
+        epoch, reply = await self._call(Script.READ, namespace, field, int(counted), room, len(keys), *keys, *locks)
+        if len(reply) == 1:
+            raise exhausted("keys", int(reply[0]), bytes_max, "too many bytes for one answer, ask for fewer keys")
         text, call, records, tokens, record_count = reply
         view = self._view(text)
         remembered = None
