@@ -86,18 +86,17 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("how", WRONG)
-async def test_a_call_without_a_valid_credential_does_nothing(world: World, how: str) -> None:
-    metadata = WRONG[how]
-    for call in (
-        world.memory.OpenAgent(pb.OpenAgentRequest(agent_id="planner"), metadata=metadata),
-        world.memory.GetServerInfo(pb.GetServerInfoRequest(), metadata=metadata),
-        world.admin.ListTokens(tokens_pb.ListTokensRequest(), metadata=metadata),
-        world.memory.Watch(pb.WatchRequest(namespace=SPACE), metadata=metadata).read(),
-        world.memory.Pipeline(iter(()), metadata=metadata).read(),
-    ):
-        error = await refusal(call)
-        assert (error.code, error.reason) == (grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED")
+async def test_a_call_without_a_valid_credential_does_nothing(world: World) -> None:
+    for how, metadata in WRONG.items():
+        for call in (
+            world.memory.OpenAgent(pb.OpenAgentRequest(agent_id="planner"), metadata=metadata),
+            world.memory.GetServerInfo(pb.GetServerInfoRequest(), metadata=metadata),
+            world.admin.ListTokens(tokens_pb.ListTokensRequest(), metadata=metadata),
+            world.memory.Watch(pb.WatchRequest(namespace=SPACE), metadata=metadata).read(),
+            world.memory.Pipeline(iter(()), metadata=metadata).read(),
+        ):
+            error = await refusal(call)
+            assert (how, error.code, error.reason) == (how, grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED")
 
 
 async def test_of_two_credentials_none_is_taken(world: World) -> None:
