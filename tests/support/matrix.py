@@ -292,7 +292,7 @@ REQUESTS: Mapping[str, Mapping[str, Make]] = {
 }
 """How each rpc is called. One that is missing fails the matrix."""
 
-LATE = ("EraseOwner", "CloseAgent", "CloseSession", "PurgeSession", "DeleteNamespace")
+LATE = ("CloseAgent", "CloseSession", "PurgeSession", "DeleteNamespace", "EraseOwner")
 """After these there is less to call."""
 
 

@@ -24,7 +24,7 @@ from . import __version__
 from .addresses import split_address
 from .assembly import Engine, open_services
 from .auditing import audited
-from .authentication import authentication, check_reach
+from .authentication import authentication, authorizing, check_reach
 from .config import ConfigError, Settings
 from .coordination import AlwaysLeads, Leadership, Leads, Membership, ServerInfo, Servers
 from .drivers import Lasting, StartupError, is_replica, may_end, open_drivers, open_lasting
@@ -249,8 +249,8 @@ async def serve(
         servers = Servers(lasting.coordinator, own, shared=is_replica(settings))
         leadership = Leadership(lasting.coordinator.locks, own.id, clock) if is_replica(settings) else None
         leads: Leads = leadership or AlwaysLeads()
-        authorization = AuthorizationStep()
         limit_rules = LimitRules(lasting.coordinator, settings)
+        authorization = await stack.enter_async_context(authorizing(settings, clock, fatal))
         shedding = shedding_step(settings, clock, system_random())
         gate = Gate(
             (

@@ -15,6 +15,7 @@ from .drivers import StartupError
 from .ports.coordinator import Coordinator
 from .ports.runtime import Clock
 from .rpc.steps.authentication import AuthenticationStep
+from .rpc.steps.authorization import AuthorizationStep
 from .security import Permissions
 from .security.authenticating import Authenticator
 from .security.jwks import UnfitKeys
@@ -91,6 +92,29 @@ async def authentication(
         yield (step,)
     finally:
         await cancel(tuple(tasks))
+
+
+@contextlib.asynccontextmanager
+async def authorizing(
+    settings: Settings, clock: Clock, on_fatal: Callable[[BaseException], None]
+) -> AsyncIterator[AuthorizationStep]:
+    """Gives the step of the gate that lets pass what whoever calls may do.
+
+    Args:
+        settings: the configuration.
+        clock: the source of time.
+        on_fatal: called if the task ends that ends streams.
+    """
+    step = AuthorizationStep(clock)
+    if not asks_who_calls(settings):
+        yield step
+        return
+    tasks = (asyncio.create_task(step.run(), name="noosphere-grants"),)
+    supervise(tasks, on_fatal)
+    try:
+        yield step
+    finally:
+        await cancel(tasks)
 
 
 async def _keys(settings: Settings, clock: Clock) -> KeyFeed | None:
