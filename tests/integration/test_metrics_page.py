@@ -69,6 +69,7 @@ async def test_series_are_those_that_are_documented(
     assert "noosphere_agents 2.0" in text
 
 
+@pytest.mark.campaign
 async def test_series_do_not_grow_with_agents_and_namespaces(measured: tuple[ServerProcess, str]) -> None:
     server, page = measured
 

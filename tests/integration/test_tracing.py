@@ -68,6 +68,7 @@ async def test_a_trace_leads_from_the_caller_to_the_store(tmp_path: Path, ours: 
     assert "secret-value" not in log
 
 
+@pytest.mark.campaign
 async def test_a_collector_that_is_away_disturbs_nobody(tmp_path: Path) -> None:
     server = ServerProcess(
         tmp_path / "data", ("--trace-endpoint", "http://127.0.0.1:9/v1/traces", "--trace-sample-ratio", "1")
@@ -81,6 +82,7 @@ async def test_a_collector_that_is_away_disturbs_nobody(tmp_path: Path) -> None:
         server.close()
 
 
+@pytest.mark.campaign
 async def test_everything_is_traced_if_that_is_asked_for(tmp_path: Path) -> None:
     with Collector() as collector:
         server = ServerProcess(tmp_path / "data", ("--trace-endpoint", collector.url, "--trace-sample-ratio", "1"))

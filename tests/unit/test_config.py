@@ -120,7 +120,7 @@ def test_addresses_split_into_host_and_port() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('durabilty = "os"', "unknown key 'durabilty'; is durability meant? known are listen, reflection"),
+        ('durabilty = "os"', "unknown key 'durabilty'; is durability meant? known are listen, health_listen"),
         ('[serve]\nlisten = "x"', "unknown key 'serve'"),
         ('durability = "maybe"', "durability: input should be 'fsync' or 'os', not 'maybe'"),
         ("memory_mib_max = 1", "memory_mib_max: input should be greater than or equal to 16, not 1"),

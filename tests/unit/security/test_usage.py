@@ -16,7 +16,7 @@ from noosphere.server.security.usage import NAME_CHARS_MAX, By, Order, Tallies, 
 def test_busy_names_are_kept_and_no_count_is_too_low(names: list[int], names_max: int) -> None:
     tallies = Tallies(names_max)
     for number in names:
-        tallies.of(f"n{number}", 0).add(0)
+        tallies.count(f"n{number}", 0)
     true = Counter(f"n{name}" for name in names)
     assert len(tallies) == min(names_max, len(true))
     for name, calls in true.items():
@@ -31,7 +31,7 @@ def test_busy_names_are_kept_and_no_count_is_too_low(names: list[int], names_max
 def test_as_long_as_all_names_fit_counts_are_exact(names: list[int]) -> None:
     tallies = Tallies(10)
     for name in names:
-        tallies.of(str(name), 0).add(0)
+        tallies.count(str(name), 0)
     assert {tally.name: tally.calls for tally in tallies.top(10)} == Counter(map(str, names))
     assert all(tally.calls_over == 0 for tally in tallies.top(10))
 

@@ -82,19 +82,6 @@ class Tally:
         """Calls refused, for whatever reason."""
         return sum(self.refusals.values())
 
-    def add(
-        self, now_ms: int, bytes_in: int = 0, bytes_out: int = 0, reason: Reason | None = None, conflict: bool = False
-    ) -> None:
-        """Counts one call."""
-        self.calls += 1
-        self.bytes_in += bytes_in
-        self.bytes_out += bytes_out
-        self.last_ms = now_ms
-        if reason is not None:
-            self.refusals[reason] = self.refusals.get(reason, 0) + 1
-        if conflict:
-            self.conflicts += 1
-
 
 _KEY_OF: dict[Order, Callable[[Tally], int]] = {
     Order.CALLS: lambda tally: tally.calls,
@@ -122,9 +109,25 @@ class Tallies:
     def __len__(self) -> int:
         return len(self._known)
 
-    def of(self, name: str, now_ms: int) -> Tally:
-        """Returns the counts of a name; takes the place of the least busy one for it if it has none."""
-        return self._known.get(name) or self._admit(name, now_ms)
+    def count(
+        self,
+        name: str,
+        now_ms: int,
+        bytes_in: int = 0,
+        bytes_out: int = 0,
+        reason: Reason | None = None,
+        conflict: bool = False,
+    ) -> None:
+        """Counts one call of a name, which takes the place of the least busy one if it has none; see :class:`Usage`."""
+        tally = self._known.get(name) or self._admit(name, now_ms)
+        tally.calls += 1
+        tally.bytes_in += bytes_in
+        tally.bytes_out += bytes_out
+        tally.last_ms = now_ms
+        if reason is not None:
+            tally.refusals[reason] = tally.refusals.get(reason, 0) + 1
+        if conflict:
+            tally.conflicts += 1
 
     def get(self, name: str) -> Tally | None:
         """Returns the counts of a name if they are kept."""
@@ -186,7 +189,6 @@ class Usage:
         principal: str,
         agent: str,
         namespace: str,
-        *,
         bytes_in: int = 0,
         bytes_out: int = 0,
         reason: Reason | None = None,
@@ -204,8 +206,10 @@ class Usage:
             conflict: whether somebody else was faster.
         """
         now_ms = self._now_ms()
-        self._principals.of(principal[:NAME_CHARS_MAX], now_ms).add(now_ms, bytes_in, bytes_out, reason, conflict)
+        if len(principal) > NAME_CHARS_MAX:
+            principal = principal[:NAME_CHARS_MAX]
+        self._principals.count(principal, now_ms, bytes_in, bytes_out, reason, conflict)
         if agent and len(agent) <= NAME_CHARS_MAX:
-            self._agents.of(agent, now_ms).add(now_ms, bytes_in, bytes_out, reason, conflict)
+            self._agents.count(agent, now_ms, bytes_in, bytes_out, reason, conflict)
         if namespace and len(namespace) <= NAME_CHARS_MAX:
-            self._namespaces.of(namespace, now_ms).add(now_ms, bytes_in, bytes_out, reason, conflict)
+            self._namespaces.count(namespace, now_ms, bytes_in, bytes_out, reason, conflict)

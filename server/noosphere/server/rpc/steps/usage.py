@@ -11,6 +11,7 @@ from ...security import Usage, calling
 from ..gate import Rpc
 from .requests import agent_of, namespace_of
 
+_OK = grpc.StatusCode.OK
 _UNBELIEVED = frozenset(
     {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED}
 )
@@ -50,23 +51,18 @@ class UsageStep:
     def end(self, rpc: Rpc) -> None:
         """Counts the call."""
         principal, request, refusal = calling.get(), rpc.message, rpc.refusal
+        reason = None if refusal is None else refusal.reason
         if request is None:
             # What comes inside a stream is counted by itself.
-            self._usage.count(principal.name, "", "", reason=None if refusal is None else refusal.reason)
+            self._usage.count(principal.name, "", "", reason=reason)
             return
-        agent = agent_of(request)
-        namespace = namespace_of(request)
-        if rpc.code in _UNBELIEVED:
+        agent, namespace = agent_of(request), namespace_of(request)
+        # Asked first, because it is so for most, and sets of codes are slow to look into.
+        if rpc.code is not _OK and rpc.code in _UNBELIEVED:
             # The names in it may be made up, or others'.
             namespace = ""
             if rpc.code is grpc.StatusCode.UNAUTHENTICATED or not principal.may_act_as(agent):
                 agent = ""
         self._usage.count(
-            principal.name,
-            agent,
-            namespace,
-            bytes_in=request.ByteSize(),
-            bytes_out=rpc.sent_bytes,
-            reason=None if refusal is None else refusal.reason,
-            conflict=met_a_conflict(rpc),
+            principal.name, agent, namespace, request.ByteSize(), rpc.sent_bytes, reason, met_a_conflict(rpc)
         )
