@@ -21,6 +21,7 @@ from .breaking import Breaking
 from .calls import Context
 from .errors import abort
 from .gate import Gate
+from .malformed import lenient, refusing
 
 
 class Shedding(Protocol):
@@ -127,7 +128,11 @@ class Switchboard(grpc.GenericRpcHandler):
 
     def _passing(self, method: str, handler: Handler) -> Handler:
         takes_stream = bool(handler.request_streaming)
-        return _with(handler, lambda behaviour: self._gate.passing(method, behaviour, takes_stream=takes_stream))
+
+        def passing(behaviour: Callable[..., Any]) -> Callable[..., Any]:
+            return refusing(self._gate.passing(method, behaviour, takes_stream=takes_stream), takes_stream=takes_stream)
+
+        return _with(handler, passing)
 
     def _noted(self, handler: Handler) -> Handler:
         """Returns a handler that does the same and is known while it runs."""
@@ -185,4 +190,4 @@ def _with(handler: Handler, change: Callable[[Callable[..., Any]], Callable[...,
         case _:
             make, behaviour = grpc.stream_stream_rpc_method_handler, found.stream_stream
     made: Callable[..., Handler] = make
-    return made(change(behaviour), found.request_deserializer, found.response_serializer)
+    return made(change(behaviour), lenient(found.request_deserializer), found.response_serializer)
