@@ -432,6 +432,30 @@ async def test_sessions_that_mention_words_are_found_and_forgotten_by_name(bench
     assert bench.in_files() == set()
 
 
+async def test_many_sessions_are_looked_through_side_by_side_and_told_in_order(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"many-{number:02}" for number in range(40)]
+    for name in names:
+        await bench.agent.open(name)
+        await bench.say(USER, f"here is {WORD}" if name[-1] == "7" else "here is nothing", "m", name)
+    scribe = bench.server.engine.sessions.scribe
+    scan, under_way, most = scribe.scan, 0, 0
+
+    async def slow(*args: Any, **kwargs: Any) -> Any:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        under_way -= 1
+        return await scan(*args, **kwargs)
+
+    monkeypatch.setattr(scribe, "scan", slow)
+    assert await bench.sources.mentions([WORD]) == ("many-07", "many-17", "many-27", "many-37")
+    assert most == 16
+
+
 async def test_a_closed_session_forgets_and_a_purged_one_leaves_nothing(bench: Bench) -> None:
     await bench.say(USER, f"here is {WORD}", "m")
     await bench.agent.close(S)
