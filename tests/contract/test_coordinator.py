@@ -89,10 +89,14 @@ async def test_a_lapsed_lease_makes_an_agent_takeable_but_ends_nothing(lab: Coor
     coordinator = lab.coordinator
     first = await coordinator.open_agent("a", False)
     assert coordinator.active_count() == 1
+    assert coordinator.is_active(first)
     await lab.lapse()
     assert coordinator.active_count() == 0
+    assert not coordinator.is_active(first), "looking renews nothing"
     assert coordinator.touch(first), "nobody else has opened it, so it may go on"
     assert coordinator.active_count() == 1
+    assert coordinator.is_active(first)
+    assert not coordinator.is_active(Incarnation("a", first.number + 1))
     await refusal_of(Reason.AGENT_ACTIVE, coordinator, coordinator.open_agent("a", False))
     await lab.lapse()
     second = await coordinator.open_agent("a", False)

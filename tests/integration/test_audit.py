@@ -7,6 +7,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
 from tests.support.cli import SECONDS_MAX, Cli, holds
 from tests.support.process import NOOSPHERE, ServerProcess
 
@@ -54,6 +55,7 @@ def test_a_log_that_cannot_be_opened_or_read_is_told(tmp_path: Path) -> None:
     assert (missing.code, missing.error) == (1, f"there is no audit log {tmp_path / 'log'}")
 
 
+@pytest.mark.campaign
 def test_followers_go_on_in_the_next_file(tmp_path: Path) -> None:
     log = tmp_path / "audit.jsonl"
     line = json.dumps({"time_ms": 1, "method": "MemoryService/Put"}) + "\n"

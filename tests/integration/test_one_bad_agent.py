@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -181,30 +182,31 @@ async def test_a_revision_alone_means_nothing(local: LocalServer) -> None:
     assert await FactAgent(op).listed("user/1") == []
 
 
-async def test_commands_show_fence_revert_and_unfence(emptier: ServerProcess) -> None:
-    cli = Cli(emptier.address)
-    async with connect(emptier.address, agent="good") as good:
-        await good.namespace(SPACE).put("plan", "good")
-    async with connect(emptier.address, agent="bad") as bad:
-        await bad.namespace(SPACE).put("plan", "bad", blind=True)
-        shown = cli.ok("agent", "show", "bad", "--json").json
+async def test_commands_show_fence_revert_and_unfence(binary: ServerProcess) -> None:
+    cli, number = Cli(binary.address), uuid.uuid4().hex[:8]
+    bad_name, work = f"bad-{number}", f"shared/work-{number}"
+    async with connect(binary.address, agent=f"good-{number}") as good:
+        await good.namespace(work).put("plan", "good")
+    async with connect(binary.address, agent=bad_name) as bad:
+        await bad.namespace(work).put("plan", "bad", blind=True)
+        shown = cli.ok("agent", "show", bad_name, "--json").json
         holds(shapes.AgentShape, shown)
         assert (shown["active"], shown["calls"] > 0) == (True, True)
-        fenced = cli.ok("agent", "fence", "bad", "--why", "nonsense", "--json").json
+        fenced = cli.ok("agent", "fence", bad_name, "--why", "nonsense", "--json").json
         holds(shapes.AgentFencedShape, fenced)
-        assert fenced["ended"].startswith("bad#")
+        assert fenced["ended"].startswith(f"{bad_name}#")
         with pytest.raises(NoosphereError):
-            await bad.namespace(SPACE).put("plan", "bad again", blind=True)
-    assert any("nonsense" in line for line in cli.ok("agent", "show", "bad").lines)
-    planned = cli.ok("agent", "revert", "bad", "--since", "2020-01-01", "--dry-run", "--json").json
+            await bad.namespace(work).put("plan", "bad again", blind=True)
+    assert any("nonsense" in line for line in cli.ok("agent", "show", bad_name).lines)
+    planned = cli.ok("agent", "revert", bad_name, "--since", "2020-01-01", "--dry-run", "--json").json
     holds(shapes.RevertedShape, planned)
     assert (planned["outcome"], planned["key"]) == ("restored", "plan")
-    assert cli.run("agent", "revert", "bad", "--since", "7").error.startswith("--since with a revision needs")
-    assert cli.run("agent", "revert", "bad", "--since", "soon").code == 2
-    assert cli.ok("agent", "revert", "bad", "--namespace", SPACE, "--since", "0").lines[-1] == "1 restored"
-    record = json.loads(cli.ok("get", SPACE, "plan", "--json").text)
+    assert cli.run("agent", "revert", bad_name, "--since", "7").error.startswith("--since with a revision needs")
+    assert cli.run("agent", "revert", bad_name, "--since", "soon").code == 2
+    assert cli.ok("agent", "revert", bad_name, "--namespace", work, "--since", "0").lines[-1] == "1 restored"
+    record = json.loads(cli.ok("get", work, "plan", "--json").text)
     assert record["values"][0]["value"] == "good"
-    assert cli.ok("agent", "unfence", "bad").text == "agent 'bad' is allowed again\n"
+    assert cli.ok("agent", "unfence", bad_name).text == f"agent {bad_name!r} is allowed again\n"
 
 
 @needs_redis

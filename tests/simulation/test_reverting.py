@@ -55,12 +55,12 @@ def expected(history: list[Written], since: int, *, force: bool) -> tuple[str, s
     meant = [write for write in history if write.writer == BAD and write.revision > since]
     if not meant:
         return "", present
-    if history[-1].writer == BAD:
+    if force:
+        kept = [write for write in history if write.revision < meant[0].revision]
+    elif history[-1].writer == BAD:
         kept = list(history)
         while kept and kept[-1].writer == BAD and kept[-1].revision > since:
             kept.pop()
-    elif force:
-        kept = [write for write in history if write.revision < meant[0].revision]
     else:
         return "CONFLICT", present
     before = kept[-1].value if kept else None

@@ -364,7 +364,7 @@ class RevertAgentRequest(_message.Message):
     since_revision: _builtins.int
     """What was written after this revision of the namespace."""
     force: _builtins.bool
-    """Also take back what somebody else has written over: their values are replaced, too."""
+    """Go back to before the agent's first write since then, over whatever somebody else has written after it."""
     dry_run: _builtins.bool
     """Only tell what would be done."""
     @_builtins.property

@@ -164,7 +164,7 @@ def revert(
         typer.Option(metavar="R", help="After this revision (with --namespace), or this time, as 2026-11-30T12:00Z."),
     ],
     namespace: Annotated[str, typer.Option(metavar="NAMESPACE", help="Only there. [default: everywhere]")] = "",
-    force: Annotated[bool, typer.Option("--force", help="Also replace what somebody else has written since.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Back to before its first write, over others' too.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
     server: ServerOption = None,
     as_json: JsonOption = False,

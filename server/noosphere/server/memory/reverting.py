@@ -101,7 +101,7 @@ class Wanted(NamedTuple):
         namespace: where; empty for everywhere.
         after: those after this revision, of one namespace; None goes by time.
         after_ms: those after this store time.
-        force: also what somebody else has written over.
+        force: go back to before the agent's first write, over whatever somebody else has written since.
     """
 
     agent_id: str
@@ -269,7 +269,8 @@ class Reverting:
             return told(Outcome.RESERVED)
         if not history.theirs and not wanted.force:
             return told(Outcome.CONFLICT)
-        before = history.latest if history.theirs else history.first
+        # Forced it goes back to the same place however often, whatever was put there meanwhile.
+        before = history.first if wanted.force else history.latest
         if isinstance(before, _Unknown):
             return told(Outcome.COMPACTED)
         ref = await self._core.locate(name)
