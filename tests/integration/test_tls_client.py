@@ -120,7 +120,12 @@ async def test_a_client_whose_certificate_was_replaced_goes_on(tmp_path: Path) -
 def test_the_command_line_connects_under_tls(fixed: Fixed) -> None:
     cli, own = Cli(fixed.server.address), fixed.client
     shown = ("--tls-ca", str(own.ca), "--tls-certificate", str(own.certificate), "--tls-key", str(own.key))
-    assert cli.run(*shown, "stats").code == 0
+    assert cli.run(*shown, "--agent", "planner", "put", "agents/planner", "from-a-command", "1", "--blind").code == 0
+    denied = cli.run(*shown, "stats")
+    assert (denied.code, denied.error.startswith("PERMISSION_DENIED: 'planner' may not act as agent 'cli/")) == (
+        1,
+        True,
+    )
     assert cli.run(*shown[:-2], "stats").error == "--tls-certificate: is of no use without --tls-key"
     told = cli.run("--timeout", "1", "stats")
     assert told.code == 4
