@@ -8,6 +8,7 @@ SERVE_ARGS ?=
 DEMO_ARGS ?=
 FAULTS ?= 100
 SEED ?= 1
+SECONDS ?= 600
 BENCH_ARGS ?= --write docs/benchmarks.md
 # Where `make up` and `make cluster` keep everything.
 FLEET ?= .run
@@ -15,7 +16,7 @@ FLEET ?= .run
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo up cluster roll down test campaigns faults check proto proto-baseline cli-reference sync-client bench lock clean
+.PHONY: help setup run demo up cluster roll down test campaigns faults soak check proto proto-baseline cli-reference sync-client bench lock clean
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -57,6 +58,9 @@ campaigns: setup ## Run the other tests: real engines (Redis, etcd), many kills,
 
 faults: setup ## Faults at random over a whole fleet, for some minutes (FAULTS=100 SEED=1)
 	NOOSPHERE_TEST_FAULTS=$(FAULTS) NOOSPHERE_TEST_SEED=$(SEED) $(BIN)/pytest -n0 -s tests/faults/test_fleet_campaign.py $(PYTEST_ARGS)
+
+soak: setup ## A server at steady load for long: is its memory flat? (SECONDS=600)
+	$(BIN)/python -m tests.bench.soak --seconds $(SECONDS)
 
 check: setup ## Everything that needs no running: style, types, layers, contract, generated files
 	$(BIN)/ruff check .
