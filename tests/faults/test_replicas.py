@@ -10,8 +10,10 @@ from pathlib import Path
 
 import grpc
 import pytest
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
+from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 from tests.support.etcd import EtcdProcess, needs_etcd
-from tests.support.fleet import Fleet
+from tests.support.fleet import OPTIONS, Fleet
 from tests.support.health import NOT_SERVING, SERVING, health, until_health
 from tests.support.process import ServerProcess
 from tests.support.redis import RedisProcess, free_port, needs_redis
@@ -119,6 +121,26 @@ def test_servers_know_each_other_and_who_leads(fleet: Fleet) -> None:
     until(lambda: set(servers_of(third.address)) == {third.address})
     first.restart()
     until(lambda: servers_of(first.address) == {third.address: True, first.address: False})
+
+
+async def test_a_leader_that_stops_hands_over_before_its_last_call_ends(tmp_path: Path) -> None:
+    # A stream of reflection goes on for as long as its client wants: it knows of no drain.
+    options = [*OPTIONS, "--reflection", "--drain-seconds", "600"]
+    with Fleet(tmp_path, servers=2, options=options) as fleet:
+        first = await asyncio.to_thread(leader_of, fleet)
+        (other,) = (server for server in fleet.servers if server is not first)
+        async with grpc.aio.insecure_channel(first.address) as channel:
+            stream = ServerReflectionStub(channel).ServerReflectionInfo()
+            question = ServerReflectionRequest(list_services="")
+            await stream.write(question)
+            assert (await stream.read()).list_services_response.service
+            ending = asyncio.ensure_future(asyncio.to_thread(first.terminate))
+            await asyncio.to_thread(until, lambda: servers_of(other.address) == {other.address: True})
+            await stream.write(question)
+            assert (await stream.read()).list_services_response.service, "calls under way go on"
+            assert not ending.done()
+            await stream.done_writing()
+            assert await ending == 0
 
 
 async def test_what_has_ended_is_swept_whoever_leads(fleet: Fleet) -> None:
