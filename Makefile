@@ -92,6 +92,9 @@ sync-client: setup ## Generate the sync client from the async one
 bench: setup ## Measure, and write docs/benchmarks.md (BENCH_ARGS=--quick: only to bench-out)
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
+capacity: setup ## Measure what things cost in bytes, and write the table of docs/capacity.md
+	$(BIN)/python -m tests.bench.capacity
+
 # weaviate-client, an extra to come, needs grpcio < 1.80 and protobuf < 7; one lock has to serve every extra.
 lock: setup ## Pin every dependency anew in requirements.lock
 	printf '%s\n' 'grpcio<1.80' 'protobuf<7' | $(BIN)/uv pip compile pyproject.toml --all-extras --constraints - \

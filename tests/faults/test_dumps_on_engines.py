@@ -58,7 +58,7 @@ async def made(folder: Path, *, facts: bool) -> Path:
         await coordinator.resume(NUMBER, coordinator.policies())
         await coordinator.set_policy(NamePattern(SPACE, True), POLICY)
         await coordinator.set_grant(GRANT, frozenset({Verb.READ}))
-        await coordinator.put_entry("limits", "planner", b"some limits")
+        await coordinator.put_entry("limits", "agent=planner", b"{}")
         agent = await server.api.agent("planner")
         for at in range(COUNT):
             await agent.put(SPACE, f"k/{at}", f"value {at}")

@@ -25,6 +25,7 @@ from noosphere.server.ports.runtime import SystemClock
 from noosphere.server.storage.embedded import EmbeddedCoordinator
 from noosphere.server.storage.etcd import EtcdCoordinator
 from noosphere.server.storage.redis import RedisFactQueue, RedisStore
+from noosphere.server.storage.redis.scripts import Script
 from noosphere.server.storage.redis.wire import Address, Wire
 
 pytestmark = needs_redis
@@ -109,11 +110,11 @@ async def test_whoever_is_in_an_earlier_epoch_queues_and_takes_nothing(
     """As a server that has not noticed a restart: its scripts are loaded once more, and still refuse."""
     async with opened(coordinator, primary) as queue:
         await queue.put([job("a")])
-        texts = (await queue._engine.ready()).scripts.texts
+        scripts = (await queue._engine.ready()).scripts
         primary.restart()
         assert (await queue.stats()).waiting == 1
         wire = await Wire.connect(Address.parse(primary.url))
-        for script, text in texts.items():
+        for script, text in zip(Script, scripts.texts, strict=False):
             if script.value.startswith("queue_"):
                 digest = await wire.call("SCRIPT", "LOAD", text)
                 assert await wire.call("EVALSHA", digest, 1, STEM, "0" * 16) == [b"E"], script

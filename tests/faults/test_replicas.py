@@ -14,9 +14,10 @@ from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 from tests.support.etcd import EtcdProcess, needs_etcd
 from tests.support.fleet import OPTIONS, Fleet
-from tests.support.health import NOT_SERVING, SERVING, health, until_health
+from tests.support.health import NOT_SERVING, SERVING, health, until_health, until_service
 from tests.support.process import ServerProcess
 from tests.support.redis import RedisProcess, free_port, needs_redis
+from tests.support.transport import FACTS, MEMORY
 
 from noosphere.client import Conflict, RetryPolicy, Unavailable, connect
 from noosphere.v1 import admin_service_pb2
@@ -24,6 +25,7 @@ from noosphere.v1.admin_service_pb2_grpc import AdminServiceStub
 
 pytestmark = [needs_redis, needs_etcd]
 
+COORDINATION = "noosphere.v1.CoordinationService"
 INCREMENTS = 40
 SECONDS_MAX = 60
 
@@ -173,6 +175,7 @@ async def test_without_etcd_work_goes_on_until_the_epochs_lease_ends_and_locks_d
         with pytest.raises(grpc.RpcError, match="etcd does not answer"):
             await asyncio.to_thread(servers_of, address)
         await until_health(address, NOT_SERVING)
+        assert await health(address, COORDINATION) == NOT_SERVING
         with pytest.raises(Unavailable, match="ENGINE_UNAVAILABLE"):
             await space.get("kept")
         assert await health(address, "liveness") == SERVING
@@ -184,6 +187,17 @@ async def test_without_etcd_work_goes_on_until_the_epochs_lease_ends_and_locks_d
         async with a.lock("deploy"):
             pass
     await asyncio.to_thread(leader_of, fleet)
+
+
+async def test_each_service_is_as_healthy_as_the_engine_that_it_needs(fleet: Fleet) -> None:
+    address = fleet.addresses[0]
+    await until_health(address, SERVING, MEMORY, COORDINATION)
+    assert await health(address, FACTS) == NOT_SERVING, "replicas have no store of facts"
+    fleet.etcd.kill()
+    await until_service(address, NOT_SERVING, COORDINATION)
+    # Until the epoch's lease ends reads and writes go on, and whoever balances load sends them here.
+    fleet.etcd.start()
+    await until_health(address, SERVING, MEMORY, COORDINATION)
 
 
 async def test_a_failover_while_etcd_is_away_is_dealt_with_when_it_is_back(fleet: Fleet) -> None:

@@ -39,7 +39,7 @@ async def fill(server: LocalServer, agent: Agent) -> None:
     siblings = types.NamespacePolicy(conflict_policy=types.CONFLICT_POLICY_SIBLINGS)
     await server.api.set_policy(types.NamePattern(exact="shared/siblings"), siblings)
     await server.engine.memory.core.coordinator.set_grant(GRANT, frozenset({Verb.READ, Verb.WATCH}))
-    await server.engine.memory.core.coordinator.put_entry("limits", "planner", b"some limits")
+    await server.engine.memory.core.coordinator.put_entry("limits", "agent=planner", b"{}")
     await server.engine.memory.core.coordinator.put_entry("tokens", "t1", b"a hash")
     await agent.put(SPACE, "plan/one", "the first step", attributes={"state": "open"})
     await agent.put(SPACE, "plan/two", b"\xff\x00", encoding=types.ENCODING_BYTES)
@@ -95,7 +95,7 @@ async def test_what_comes_back_is_the_same(local: LocalServer, tmp_path: Path) -
         with refusal(Reason.NAMESPACE_DELETED):
             await planner.put("shared/dropped", "k", "1")
         coordinator = other.engine.memory.core.coordinator
-        assert dict(coordinator.table("limits")) == {"planner": b"some limits"}
+        assert dict(coordinator.table("limits")) == {"agent=planner": b"{}"}
         assert dict(coordinator.table("tokens")) == {}, "hashes of tokens come on request only"
     finally:
         await other.stop()

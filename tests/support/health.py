@@ -21,8 +21,14 @@ async def health(address: str, service: str = "") -> int:
 
 async def until_health(address: str, status: int, *services: str) -> None:
     """Returns once a server reports a status of itself and of some services, asking again and again."""
+    for service in ("", *services):
+        await until_service(address, status, service)
+
+
+async def until_service(address: str, status: int, service: str) -> None:
+    """Returns once a server reports a status of one service, asking again and again."""
     async with asyncio.timeout(SECONDS_MAX):
         while True:
-            if all([await health(address, service) == status for service in ("", *services)]):
+            if await health(address, service) == status:
                 return
             await asyncio.sleep(PAUSE_SECONDS)

@@ -40,7 +40,7 @@ from .rpc.admin import AdminRpc
 from .rpc.context import ContextRpc
 from .rpc.coordination import CoordinationRpc
 from .rpc.credentials import ReloadedCredentials, TlsFiles
-from .rpc.faces import Faces
+from .rpc.faces import COORDINATION, FACTS, Faces
 from .rpc.facts import FactRpc
 from .rpc.gate import Gate
 from .rpc.health import Health
@@ -271,6 +271,7 @@ async def serve(
             message_bytes_max=settings.limits_message_bytes_max,
             shedding=shedding,
             connection_age_seconds=_connection_age(settings),
+            absent=() if lasting.fact_store is not None else (FACTS,),
         )
         generations = Generations(
             lambda on_epoch: _open_working(
@@ -288,6 +289,7 @@ async def serve(
             server,
             clock,
             may_end=may_end(settings),
+            probes={COORDINATION: lasting.coordinator.epochs} if is_replica(settings) else {},
         )
         stack.push_async_callback(generations.close)
         # Nobody but the generations holds on to services: those of ended epochs would stay in memory.

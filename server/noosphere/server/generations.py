@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 import structlog
 
@@ -44,6 +45,8 @@ TOLD_AGAIN_SECONDS = 60.0
 _PROBED = NamespaceRef("shared/~readiness")
 _WHY = "an epoch of the working store has begun, and the server has to read everything anew; try again"
 
+Probe = Callable[[], Awaitable[object]]
+
 Open = Callable[[Callable[[int], None]], AbstractAsyncContextManager[Engine]]
 """Opens the store and the services, given what is to be told of the first epoch that begins afterwards.
 
@@ -61,11 +64,20 @@ class Generations:
         rpc: where calls come in.
         clock: for pauses.
         may_end: whether an epoch can begin while the process runs; :meth:`run` is for that case only.
+        probes: ask for what one service alone needs, by the full name of that service.
     """
 
     def __init__(
-        self, open_engine: Open, faces: Callable[[Engine], Faces], rpc: RpcServer, clock: Clock, *, may_end: bool
+        self,
+        open_engine: Open,
+        faces: Callable[[Engine], Faces],
+        rpc: RpcServer,
+        clock: Clock,
+        *,
+        may_end: bool,
+        probes: Mapping[str, Probe] | None = None,
     ) -> None:
+        self._probes = dict(probes or {})
         self._open_engine = open_engine
         self._faces = faces
         self._rpc = rpc
@@ -130,14 +142,20 @@ class Generations:
             if self._ended.done():
                 return
             probe = asyncio.ensure_future(store.read(_PROBED, ()))
+            others = {name: asyncio.ensure_future(ask()) for name, ask in self._probes.items()}
+            probes = (probe, *others.values())
+            all_answered = asyncio.gather(*probes, return_exceptions=True)
             try:
-                await asyncio.wait((probe, self._ended), timeout=PROBE_SECONDS_MAX, return_when=asyncio.FIRST_COMPLETED)
-                ready = probe.done() and probe.exception() is None
+                await asyncio.wait(
+                    (all_answered, self._ended), timeout=PROBE_SECONDS_MAX, return_when=asyncio.FIRST_COMPLETED
+                )
+                ready = _answered(probe)
+                away = [name for name, other in others.items() if not _answered(other)]
             finally:
                 # Also if this is cancelled: closing the store waits for calls under way.
-                await cancel((probe,))
+                await cancel(probes)
             if not self._ended.done():
-                await self._rpc.set_ready(ready)
+                await self._rpc.set_ready(ready, away)
 
     async def _reopen(self) -> Engine:
         pause, told_ms = PAUSE_SECONDS, None
@@ -151,3 +169,7 @@ class Generations:
                     log.warning("services cannot be opened yet", why=str(error))
             await self._clock.sleep(pause)
             pause = min(2 * pause, PAUSE_SECONDS_MAX)
+
+
+def _answered(probe: asyncio.Future[Any]) -> bool:
+    return probe.done() and not probe.cancelled() and probe.exception() is None

@@ -9,6 +9,7 @@ from noosphere.consistency import Refusal
 from ..addresses import split_list
 from ..config import Settings
 from ..drivers import access_of
+from ..storage.etcd.access import UnfitFiles
 from ..storage.etcd.client import EtcdClient
 from ..storage.etcd.keys import FORMAT, Layout
 from .findings import Finding, problem
@@ -18,7 +19,16 @@ async def examine_etcd(settings: Settings) -> AsyncIterator[Finding]:
     """Looks at each member that is configured."""
     told: set[Finding] = set()
     for endpoint in split_list(settings.etcd_endpoints):
-        client = EtcdClient([endpoint], access_of(settings))
+        try:
+            client = EtcdClient([endpoint], access_of(settings))
+        except UnfitFiles as error:
+            yield problem(
+                "certificate_unusable",
+                "a file for TLS towards etcd cannot be used",
+                error,
+                "let the server's user read it, or configure another file",
+            )
+            return
         try:
             found = await _examine(client, endpoint, settings.etcd_root)
         except Refusal as refusal:

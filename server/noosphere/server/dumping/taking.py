@@ -40,7 +40,7 @@ from .lines import (
 
 PAGE_NAMESPACES = 256
 
-TABLES = ("erasures", "limits")
+TABLES = ("erasures", "fenced", "limits")
 """Tables of the coordinator that every dump has."""
 
 TOKENS = "tokens"

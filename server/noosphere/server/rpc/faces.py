@@ -34,8 +34,8 @@ SERVICES = (
     admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
     session_service_pb2.DESCRIPTOR.services_by_name["SessionService"].full_name,
     context_service_pb2.DESCRIPTOR.services_by_name["ContextService"].full_name,
-    fact_service_pb2.DESCRIPTOR.services_by_name["FactService"].full_name,
-    coordination_service_pb2.DESCRIPTOR.services_by_name["CoordinationService"].full_name,
+    FACTS := fact_service_pb2.DESCRIPTOR.services_by_name["FactService"].full_name,
+    COORDINATION := coordination_service_pb2.DESCRIPTOR.services_by_name["CoordinationService"].full_name,
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
@@ -56,6 +58,7 @@ class RpcServer:
         connection_age_seconds: after about so long a connection takes no further calls, so that its client makes
             another one; those under way may go on for ``connection_grace_seconds``. 0 for never.
         connection_grace_seconds: see above.
+        absent: services whose engine this server does not have, which are never SERVING.
 
     Attributes:
         health: tells whether calls are answered.
@@ -71,6 +74,7 @@ class RpcServer:
         shedding: Shedding | None = None,
         connection_age_seconds: float = 0,
         connection_grace_seconds: float = CONNECTION_GRACE_SECONDS,
+        absent: Collection[str] = (),
     ) -> None:
         # Of an option that is given twice the last one counts.
         options = [*SERVER_OPTIONS, ("grpc.max_receive_message_length", message_bytes_max)]
@@ -83,7 +87,8 @@ class RpcServer:
         self.health = Health()
         self._switchboard = Switchboard(gate, shedding)
         self._faces: Faces | None = None
-        self._ready: bool | None = None
+        self._absent = frozenset(absent)
+        self._told: dict[str, bool] = {}
         self._probe = SelfProbe(self._server) if shedding is not None else None
         self._server.add_generic_rpc_handlers((self._switchboard,))
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
@@ -116,14 +121,19 @@ class RpcServer:
         await self.set_ready(False)
         await self._switchboard.break_off(Refusal(Reason.ENGINE_UNAVAILABLE, why), WITHDRAW_SECONDS)
 
-    async def set_ready(self, ready: bool) -> None:
-        """Reports whether calls can be answered at present, as the health of every service."""
-        if ready is self._ready:
-            return
-        self._ready = ready
+    async def set_ready(self, ready: bool, away: Collection[str] = ()) -> None:
+        """Reports whether calls can be answered at present, as the health of the server and of every service.
+
+        Args:
+            ready: whether the server can answer at all.
+            away: services that cannot, by their full names, because what they alone need is away.
+        """
         status = health_pb2.HealthCheckResponse
         for service in ("", *SERVICES):
-            await self.health.set(service, status.SERVING if ready else status.NOT_SERVING)
+            serving = ready and service not in away and service not in self._absent
+            if self._told.get(service) is not serving:
+                self._told[service] = serving
+                await self.health.set(service, status.SERVING if serving else status.NOT_SERVING)
 
     async def start(self, address: str) -> int:
         """Listens; returns the port.

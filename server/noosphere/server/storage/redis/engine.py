@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
 
 from noosphere.consistency import Reason, Refusal, invalid
@@ -35,7 +36,15 @@ LOOK_SECONDS_MIN = 0.02
 """Between one look at who serves what, and the next."""
 
 # Answers of a process that is not the primary (any more, or not yet); it has executed nothing.
-_ELSEWHERE = {"NOSCRIPT", "READONLY", "LOADING", "MASTERDOWN", "UNBLOCKED", "NOREPLICAS", "MISCONF"}
+_ELSEWHERE = {"NOSCRIPT", "READONLY", "LOADING", "MASTERDOWN", "UNBLOCKED"}
+
+# Answers of a process that refuses to write, because too few replicas follow it, or it cannot write its files. It may
+# be one that others have left. What only reads goes on by scripts that cannot write.
+_NO_WRITES = {"NOREPLICAS", "MISCONF"}
+_UNNOTED = "UNNOTED"
+
+READ_ONLY_SECONDS = 1.0
+"""For how long after a refusal reads begin by such scripts at once."""
 
 # Answers of a node of a cluster that does not serve the slot now; it has executed nothing. While a slot is on its way
 # to another node, nobody executes anything in it: the keys of a namespace might be parted.
@@ -137,8 +146,11 @@ class Engine:
                 log.error("Redis cannot be used: %s", error)
                 problem = error
                 break
+            digest = fenced.scripts.digests[script]
+            if loop.time() - node.refused_writes_at < READ_ONLY_SECONDS:
+                digest = fenced.scripts.without_writing.get(script, digest)
             try:
-                reply = await node.wire.call("EVALSHA", fenced.scripts.digests[script], 1, key, *arguments)
+                reply = await node.wire.call("EVALSHA", digest, 1, key, *arguments)
             except WireLost as error:
                 problem = error
                 if error.sent and not harmless:
@@ -146,7 +158,15 @@ class Engine:
                 continue
             except CommandError as error:
                 problem = error
-                if error.kind in _ANOTHER_NODE:
+                if error.kind in _NO_WRITES:
+                    node.refused_writes_at = loop.time()
+                    if script not in fenced.scripts.without_writing:
+                        # Others may be waiting for replies over the same connection, and get them.
+                        self._outdated = fenced
+                elif error.kind == _UNNOTED:
+                    # To note it takes a script that may write.
+                    node.refused_writes_at = -math.inf
+                elif error.kind in _ANOTHER_NODE:
                     self._outdated = fenced
                 elif error.kind in _ELSEWHERE:
                     node.wire.abort(f"answered {error.kind}")

@@ -213,7 +213,9 @@ async def _settle_epoch(found: Survey, history: History, coordinator: Coordinato
 async def _claim(found: Survey, history: History) -> None:
     """Notes whose working store this is, if nobody has; of two fleets that come to a new Redis at once, one has it."""
     if (catalogue := _catalogue_of(found)) is not None:
-        await _ask(catalogue, "HSETNX", META, "of", history.fleet)
+        # Asked first: a Redis that refuses writes at present can be read.
+        if not await _ask(catalogue, "HEXISTS", META, "of"):
+            await _ask(catalogue, "HSETNX", META, "of", history.fleet)
         _check_fleet(await _ask(catalogue, "HGET", META, "of"), history)
 
 
@@ -234,7 +236,7 @@ async def _load(found: Survey, epoch: int, scripts: LoadedScripts) -> None:
     """Loads the scripts of an epoch wherever this connection has not loaded them yet."""
 
     async def onto(node: Node) -> None:
-        await asyncio.gather(*(_ask(node, "SCRIPT", "LOAD", text) for text in scripts.texts.values()))
+        await asyncio.gather(*(_ask(node, "SCRIPT", "LOAD", text) for text in scripts.texts))
         node.epoch = epoch
 
     await asyncio.gather(*(onto(node) for node in found.nodes if node.epoch != epoch))

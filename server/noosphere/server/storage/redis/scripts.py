@@ -65,6 +65,9 @@ _GROWING = (
     Script.QUEUE_PUT,
 )
 
+_READING = (Script.READ, Script.SCAN, Script.CHANGES, Script.DUE, Script.STATS, Script.NAMES)
+"""These note the epoch at most. Where that is done already they have nothing to write."""
+
 _CONSTANTS = "".join(
     f"local {name} = {value}\n"
     for name, value in (
@@ -77,10 +80,17 @@ _CONSTANTS = "".join(
 
 
 class LoadedScripts(NamedTuple):
-    """The texts of one epoch and, in the same order, what Redis calls them."""
+    """The texts of one epoch, and what Redis calls them.
 
-    texts: Mapping[Script, str]
+    Attributes:
+        texts: all of them.
+        digests: what Redis calls each script.
+        without_writing: what it calls those that can do without, for while it refuses all others.
+    """
+
+    texts: tuple[str, ...]
     digests: Mapping[Script, bytes]
+    without_writing: Mapping[Script, bytes]
 
 
 def scripts_of(epoch: int, heads: str) -> LoadedScripts:
@@ -94,11 +104,17 @@ def scripts_of(epoch: int, heads: str) -> LoadedScripts:
     texts = {}
     for script in Script:
         flags = "" if script in _GROWING else " flags=allow-oom"
-        texts[script] = f"#!lua{flags}\n{given}{_prelude_of(script)}{_source(script.value)}"
+        texts[script] = f"#!lua{flags}\n{given}local ONLY = false\n{_prelude_of(script)}{_source(script.value)}"
+    only = {
+        script: f"#!lua flags=no-writes\n{given}local ONLY = true\n{_prelude_of(script)}{_source(script.value)}"
+        for script in _READING
+    }
+    return LoadedScripts((*texts.values(), *only.values()), _digests_of(texts), _digests_of(only))
+
+
+def _digests_of(texts: Mapping[Script, str]) -> Mapping[Script, bytes]:
     digests = {script: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest() for script, text in texts.items()}
-    return LoadedScripts(
-        MappingProxyType(texts), MappingProxyType({script: digest.encode() for script, digest in digests.items()})
-    )
+    return MappingProxyType({script: digest.encode() for script, digest in digests.items()})
 
 
 def _prelude_of(script: Script) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -26,15 +27,17 @@ class Node:
 
     Attributes:
         epoch: whose scripts were loaded over this connection, 0 before.
+        refused_writes_at: when it last refused to write, in the event loop's time.
     """
 
-    __slots__ = ("address", "epoch", "instance", "wire")
+    __slots__ = ("address", "epoch", "instance", "refused_writes_at", "wire")
 
     def __init__(self, address: Address, wire: Wire, instance: Instance) -> None:
         self.address = address
         self.wire = wire
         self.instance = instance
         self.epoch = 0
+        self.refused_writes_at = -math.inf
 
     @property
     def digest(self) -> str:

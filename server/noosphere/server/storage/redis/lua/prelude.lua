@@ -1,4 +1,5 @@
--- Every script begins with this, after the lines that set EPOCH (6 hex digits) and HEADS (the end of a channel).
+-- Every script begins with this, after the lines that set EPOCH (6 hex digits), HEADS (the end of a channel) and ONLY:
+-- whether it must not write anything, because Redis refuses all scripts that may.
 -- Revisions are 16 hex digits and compare as text: numbers of Lua are exact to 2^53 only.
 -- KEYS[1] is the stem of all keys of one namespace; its hash tag keeps them on one node.
 -- ARGV: 1 name, 2 origin, 3 the latest time that the caller has seen, as 16 hex digits.
@@ -23,7 +24,13 @@ end
 if epoch > EPOCH or sub(head, 1, 6) > EPOCH then
   return {'E'}
 end
+-- Nobody else asks who may not write: a process that was made a replica has to be noticed all the same.
+if ONLY and not string.find(redis.call('INFO', 'replication'), 'role:master', 1, true) then
+  return redis.error_reply('READONLY a replica')
+end
 if exists and epoch < EPOCH then
+  -- Until it is noted, somebody of an earlier epoch may still write behind what is read.
+  if ONLY then return redis.error_reply('UNNOTED nobody has used it in this epoch') end
   redis.call('HSET', HEADER, 'e', EPOCH)
 end
 
