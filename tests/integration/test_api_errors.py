@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.api import SEEN_NOTHING, Agent, Api, delete, put, put_op, span
+from tests.support.asking import ask
 from tests.support.engine import LocalServer, local_server
 from tests.support.meddling import MeddlingStore
 from tests.support.statuses import refusal
@@ -20,8 +22,11 @@ from noosphere.server.storage.embedded import coordinator
 from noosphere.v1 import admin_service_pb2 as admin
 from noosphere.v1 import memory_service_pb2 as pb
 from noosphere.v1 import types_pb2 as types
+from noosphere.v1.admin_grants_pb2 import Grant
 
 SPACE = "shared/s"
+LONG = 5_000
+"""Longer than any name may be."""
 SIBLINGS = types.NamespacePolicy(conflict_policy=types.CONFLICT_POLICY_SIBLINGS)
 
 
@@ -95,6 +100,31 @@ class Scene:
 
 
 Scenario = Callable[[Scene], Awaitable[object]]
+
+
+async def _as_operator(scene: Scene, method: str, **fields: Any) -> object:
+    operator = await scene.api.agent("cli/operator")
+    return await ask(scene.api, method, call=operator.call(), **fields)
+
+
+async def _as_former_operator(scene: Scene, method: str, **fields: Any) -> object:
+    operator = await scene.api.agent("cli/operator")
+    await scene.api.open_agent("cli/operator", takeover=True)
+    return await ask(scene.api, method, call=operator.call(), **fields)
+
+
+async def _grant(scene: Scene, principal: str) -> object:
+    grant = Grant(
+        principal=types.NamePattern(exact=principal), resource=types.NamePattern(prefix="shared/"), verbs=["read"]
+    )
+    return await ask(scene.api, "SetGrant", grant=grant)
+
+
+async def _too_many_grants(scene: Scene) -> object:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coordinator, "GRANTS_MAX", 1)
+        await _grant(scene, "p")
+        return await _grant(scene, "q")
 
 
 async def _then(call: Awaitable[types.CallContext], use: Callable[[types.CallContext], Awaitable[object]]) -> object:
@@ -266,6 +296,33 @@ SCENARIOS: dict[tuple[str, Reason], Scenario] = {
     ("GetNamespace", Reason.NAMESPACE_NOT_FOUND): lambda s: s.api.get_namespace("shared/none"),
     ("DeleteNamespace", Reason.NAMESPACE_NOT_FOUND): lambda s: s.api.delete_namespace("shared/none"),
     ("DeleteNamespace", Reason.VERSION_MISMATCH): lambda s: s.api.delete_namespace(SPACE, s.old.revision),
+    ("SetGrant", Reason.INVALID_FIELD): lambda s: ask(s.api, "SetGrant"),
+    ("SetGrant", Reason.VALUE_TOO_LARGE): lambda s: _grant(s, "x" * LONG),
+    ("SetGrant", Reason.LIMIT_EXCEEDED): _too_many_grants,
+    ("CheckGrant", Reason.INVALID_FIELD): lambda s: ask(s.api, "CheckGrant", verb="fly"),
+    ("ListGrants", Reason.INVALID_PAGE_TOKEN): lambda s: ask(s.api, "ListGrants", page_token="ab"),
+    ("ListLimits", Reason.INVALID_PAGE_TOKEN): lambda s: ask(s.api, "ListLimits", page_token="ab"),
+    ("ListTokens", Reason.INVALID_PAGE_TOKEN): lambda s: ask(s.api, "ListTokens", page_token="ab"),
+    ("CreateScopedToken", Reason.TOKENS_OFF): lambda s: ask(s.api, "CreateScopedToken"),
+    ("RevokeToken", Reason.INVALID_FIELD): lambda s: ask(s.api, "RevokeToken", token_id="x"),
+    ("RevokeToken", Reason.ENTRY_NOT_FOUND): lambda s: ask(s.api, "RevokeToken", token_id="0" * 16),
+    ("GetUsage", Reason.INVALID_FIELD): lambda s: ask(s.api, "GetUsage", top=-1),
+    ("GetOverview", Reason.INVALID_FIELD): lambda s: ask(s.api, "GetOverview", top=-1),
+    ("GetAgent", Reason.INVALID_FIELD): lambda s: ask(s.api, "GetAgent"),
+    ("GetAgent", Reason.VALUE_TOO_LARGE): lambda s: ask(s.api, "GetAgent", agent_id="x" * LONG),
+    ("FenceAgent", Reason.INVALID_FIELD): lambda s: _as_operator(s, "FenceAgent"),
+    ("FenceAgent", Reason.VALUE_TOO_LARGE): lambda s: _as_operator(s, "FenceAgent", agent_id="x" * LONG),
+    ("FenceAgent", Reason.STALE_INCARNATION): lambda s: _as_former_operator(s, "FenceAgent", agent_id="b"),
+    ("UnfenceAgent", Reason.INVALID_FIELD): lambda s: _as_operator(s, "UnfenceAgent"),
+    ("UnfenceAgent", Reason.VALUE_TOO_LARGE): lambda s: _as_operator(s, "UnfenceAgent", agent_id="x" * LONG),
+    ("UnfenceAgent", Reason.STALE_INCARNATION): lambda s: _as_former_operator(s, "UnfenceAgent", agent_id="b"),
+    ("RevertAgent", Reason.INVALID_FIELD): lambda s: _as_operator(s, "RevertAgent", agent_id="b"),
+    ("RevertAgent", Reason.VALUE_TOO_LARGE): lambda s: _as_operator(
+        s, "RevertAgent", agent_id="x" * LONG, namespace=SPACE, since_revision=1
+    ),
+    ("RevertAgent", Reason.STALE_INCARNATION): lambda s: _as_former_operator(
+        s, "RevertAgent", agent_id="b", namespace=SPACE, since_revision=1
+    ),
 }
 
 ELSEWHERE = {
@@ -273,6 +330,19 @@ ELSEWHERE = {
     ("Watch", Reason.SLOW_CONSUMER),
     # It needs etcd: tests/faults/test_replicas.py.
     ("ListServers", Reason.ENGINE_UNAVAILABLE),
+    # What needs an engine that does not answer, or others that change the same at that moment.
+    *((rpc, Reason.ENGINE_UNAVAILABLE) for rpc in ("GetAgent", "FenceAgent", "UnfenceAgent", "RevertAgent", "Dump")),
+    *((rpc, Reason.CONTENTION) for rpc in ("FenceAgent", "UnfenceAgent")),
+    # What OpenAgent of a fenced agent is answered with: tests/integration/test_one_bad_agent.py.
+    ("FenceAgent", Reason.PERMISSION_DENIED),
+    # What needs a caller with a credential: tests/integration/test_authentication.py.
+    ("CreateScopedToken", Reason.PERMISSION_DENIED),
+    # Tables of tens of thousands, tested with the tables: tests/contract/test_tables.py.
+    *((rpc, Reason.LIMIT_EXCEEDED) for rpc in ("CreateToken", "CreateScopedToken", "FenceAgent")),
+    # Ten thousand keys, and two dumps at a time.
+    *((rpc, Reason.LIMIT_EXCEEDED) for rpc in ("RevertAgent", "Dump")),
+    # Servers that were built without: those of tests.
+    *((rpc, Reason.NOT_IMPLEMENTED) for rpc in ("Dump", "GetOverview")),
 }
 
 
