@@ -81,7 +81,7 @@ async def _caller(client: Client, number: int, caller: int, end: float) -> int:
         if time.monotonic() > end:
             return 3 * turn
         key = space.key(f"{number}/{caller}/{turn % KEYS}")
-        await key.put({"turn": turn, "text": "x" * (turn % 512)})
+        await key.put({"turn": turn, "text": "x" * (turn % 512)}, blind=True)
         await key.get()
         await space.key(f"count/{turn % KEYS}").increment(1)
         await asyncio.sleep(PAUSE_SECONDS)

@@ -97,6 +97,8 @@ async def open_services(
             extension=rules,
         )
         memory.core.fleet = drivers.fleet
+        memory.core.key_bytes_max = settings.limits_key_bytes_max
+        memory.core.value_bytes_max = settings.limits_value_bytes_max
         memory.core.quotas = Quotas(drivers.store, clock, LimitRules(drivers.coordinator, settings).of)
         cache_drops = CacheDrops(memory.core, clock, shared=drivers.shared)
         for drop in (forget_decoded, forget_shown, memory.watches.forget_decoded):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import NamedTuple
 
 from noosphere.consistency import (
@@ -16,6 +17,7 @@ from noosphere.consistency import (
     resolve_policy,
 )
 from noosphere.consistency.errors import CONFLICTS, ConflictInfo
+from noosphere.consistency.limits import ITEM_BYTES_MAX, KEY_BYTES_MAX
 
 from ..ports.coordinator import Coordinator
 from ..ports.grants import Verb
@@ -52,6 +54,8 @@ class Core:
         extension: what kinds of namespaces add to writes.
         refusals: refused writes by reason, since the start.
         metrics: hears of conflicts, and of what watchers are told.
+        key_bytes_max: bytes of the key of a record that is written.
+        value_bytes_max: bytes of a value, whatever the rules of its namespace allow.
         quotas: how much room namespaces and principals may take; None: as much as there is.
         fleet: stands for what this process shares with others, or has for itself; 0 if that is not known.
     """
@@ -69,6 +73,8 @@ class Core:
         self.metrics: MemoryMetrics = NoMemoryMetrics()
         self.fleet = 0
         self.quotas: Quotas | None = None
+        self.key_bytes_max = KEY_BYTES_MAX
+        self.value_bytes_max = ITEM_BYTES_MAX
         self._rules: dict[str, NamespacePolicy] = {}
         self._rules_version = -1
 
@@ -80,7 +86,10 @@ class Core:
             self._rules_version = table.config_version
         policy = self._rules.get(namespace)
         if policy is None:
-            policy = self._rules[namespace] = resolve_policy(namespace, table.entries)
+            policy = resolve_policy(namespace, table.entries)
+            if policy.item_bytes_max > self.value_bytes_max:
+                policy = replace(policy, item_bytes_max=self.value_bytes_max)
+            self._rules[namespace] = policy
         return Rules(policy, table.config_version)
 
     def admit_reader(self, call: Call, namespace: str, verb: Verb = Verb.READ) -> None:

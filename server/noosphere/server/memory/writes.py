@@ -187,6 +187,8 @@ class Writes:
         appends = tuple(op for op in asked if isinstance(op, AppendOp))
         for op in ops:
             check_op(op)
+            if (size := len(op.key.encode())) > self._core.key_bytes_max:
+                raise too_large("key", size, self._core.key_bytes_max)
         extension = self._core.extension
         extra: tuple[str, ...] = ()
         extended = extension.concerns(namespace)

@@ -29,20 +29,26 @@ class SelfProbe:
         self._address = f"unix-abstract:noosphere-{secrets.token_hex(16)}" if sys.platform == "linux" else ""
         self._channel: grpc.aio.Channel | None = None
         self._health: health_pb2_grpc.HealthAsyncStub | None = None
+        self._closed = False
         if self._address:
-            server.add_insecure_port(self._address)
+            try:
+                server.add_insecure_port(self._address)
+            except RuntimeError:
+                # A sandbox may forbid such sockets; then nothing is measured.
+                self._address = ""
 
     async def call(self) -> None:
         """Makes a call, and returns once it is answered, or after some seconds."""
-        if not self._address:
+        if not self._address or self._closed:
             return
         if self._health is None:
             self._channel = grpc.aio.insecure_channel(self._address, options=[("grpc.use_local_subchannel_pool", 1)])
             self._health = health_pb2_grpc.HealthStub(self._channel)
-        with contextlib.suppress(grpc.aio.AioRpcError):
+        with contextlib.suppress(grpc.aio.AioRpcError, grpc.aio.UsageError):
             await self._health.Check(health_pb2.HealthCheckRequest(service=LIVENESS), timeout=PROBE_SECONDS_MAX)
 
     async def close(self) -> None:
-        """Ends the connection."""
+        """Ends the connection; from here on nothing is measured."""
+        self._closed = True
         if self._channel is not None:
             await self._channel.close()
