@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
@@ -208,6 +209,11 @@ async def test_each_call_inside_a_pipeline_passes_by_itself(told: list[str]) -> 
     assert told == ["a begins /m/Get", "a ends /m/Get OK"]
 
 
+def _act_as(principal: Principal, agent_id: str) -> None:
+    calling.set(principal)
+    require_acting(agent_id)
+
+
 def test_an_identity_acts_as_its_own_agents_only() -> None:
     planner = Principal("planner", agents=(NamePattern("agents/writer", True), NamePattern("agents/team/", False)))
     mine = ("planner", "planner/3", "writer", "team/1")
@@ -215,7 +221,7 @@ def test_an_identity_acts_as_its_own_agents_only() -> None:
     assert [name for name in (*mine, *others) if planner.may_act_as(name)] == [*mine, "planner/../writer2"]
     assert all(who.may_act_as(name) for name in mine + others for who in (OPEN, Principal("root", admin=True)))
     assert not Principal("cli").may_act_as("cli/1")
-    calling.set(planner)
     with pytest.raises(Refusal) as refused:
-        require_acting("other")
+        # In a context of its own: whoever calls in this one is nobody in the next test.
+        contextvars.copy_context().run(_act_as, planner, "other")
     assert refused.value.reason is Reason.PERMISSION_DENIED
