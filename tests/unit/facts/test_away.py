@@ -18,6 +18,10 @@ async def first_version(store: FactStore) -> FactKey:
     return await anext(aiter(store.versions("shared/launch")))
 
 
+async def first_of_everything(store: FactStore) -> None:
+    await anext(aiter(store.everything()))
+
+
 CALLS: dict[str, Callable[[FactStore], Awaitable[object]]] = {
     "write": lambda store: store.write(()),
     "read": lambda store: store.read((KEY,)),
@@ -28,6 +32,7 @@ CALLS: dict[str, Callable[[FactStore], Awaitable[object]]] = {
     "matching": lambda store: store.matching(WHERE, None, 1),
     "remove": lambda store: store.remove((KEY,)),
     "versions": first_version,
+    "everything": first_of_everything,
     "stats": lambda store: store.stats(),
 }
 
