@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -281,12 +282,13 @@ async def test_calls_of_a_failed_stream_are_repeated_under_their_ids(server: Scr
 
 @pytest.mark.parametrize("code", ["UNAVAILABLE", "INTERNAL", "RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "CANCELLED"])
 async def test_whatever_ends_a_stream_nobody_is_told_that_nothing_happened(server: ScriptedServer, code: str) -> None:
-    async with connect(server.address, agent="a", retry=QUICK, timeout=0.3) as client:
+    # Not ended by a deadline: how many attempts that leaves is for the machine to say.
+    async with connect(server.address, agent="a", retry=replace(QUICK, attempts_max=3), timeout=60) as client:
         server.script("Pipeline", *[Fault(code)] * 1000)
-        with pytest.raises((Unavailable, DeadlineExceeded)) as caught:
+        with pytest.raises(Unavailable) as caught:
             await client.shared("x").put("1", 1)
         assert caught.value.outcome == "unknown"
-        assert len(batches(server)) > 1
+        assert len(batches(server)) == 3
 
 
 async def test_a_stream_that_is_refused_says_why(server: ScriptedServer, space: Namespace) -> None:
