@@ -45,9 +45,9 @@ def fixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fixed]:
     server.close()
 
 
-async def unreachable(connect: Connect, address: str, tls: Tls | None) -> str:
+async def unreachable(address: str, tls: Tls | None) -> str:
     with pytest.raises(Unavailable) as caught:
-        async with connect(address, timeout=1.0, tls=tls):
+        async with noosphere.client.connect(address, timeout=1.0, tls=tls):
             pass
     assert "\n" not in caught.value.message
     return caught.value.message
@@ -74,21 +74,19 @@ async def test_the_environment_is_enough(fixed: Fixed, connect: Connect, monkeyp
         assert (await client.server_info()).version
 
 
-async def test_those_that_do_not_get_in_are_told_why(
-    fixed: Fixed, binary: ServerProcess, connect: Connect, tmp_path: Path
-) -> None:
+async def test_those_that_do_not_get_in_are_told_why(fixed: Fixed, binary: ServerProcess, tmp_path: Path) -> None:
     address, own = fixed.server.address, fixed.client
-    assert "does the server expect TLS (tls, NOOSPHERE_TLS_CA)?" in await unreachable(connect, address, None)
-    told = await unreachable(connect, binary.address, own)
+    assert "does the server expect TLS (tls, NOOSPHERE_TLS_CA)?" in await unreachable(address, None)
+    told = await unreachable(binary.address, own)
     assert told.endswith("the server does not speak TLS, and this client does (tls, NOOSPHERE_TLS_CA)")
-    assert "does the server want another certificate" in await unreachable(connect, address, Tls(own.ca))
+    assert "does the server want another certificate" in await unreachable(address, Tls(own.ca))
     other = TestAuthority(tmp_path, "another authority")
-    told = await unreachable(connect, address, Tls(other.ca, own.certificate, own.key))
+    told = await unreachable(address, Tls(other.ca, own.certificate, own.key))
     assert "the server's certificate is refused (tls.ca, NOOSPHERE_TLS_CA): " in told
     stranger = other.client("planner")
-    assert "does the server want another certificate" in await unreachable(connect, address, Tls(own.ca, *stranger))
+    assert "does the server want another certificate" in await unreachable(address, Tls(own.ca, *stranger))
     misnamed = Tls(own.ca, own.certificate, own.key, server_name="db.example")
-    assert "certificate is not for the address that it was reached at" in await unreachable(connect, address, misnamed)
+    assert "certificate is not for the address that it was reached at" in await unreachable(address, misnamed)
 
 
 @pytest.mark.campaign
