@@ -326,7 +326,7 @@ class Transport:
             sent = self.clock()
             until = end if ticket is None else min(end, ticket.repeatable_until(sent))
             turn = self.turn
-            if (pause := self._throttle.turn()) and not _keeps(request):
+            if (pause := self._throttle.turn(until - sent)) and not _keeps(request):
                 if pause >= until - sent:
                     failure = told or Failure("RESOURCE_EXHAUSTED", "the server has asked this client to slow down")
                     failure = replace(failure, retry_delay=pause)
