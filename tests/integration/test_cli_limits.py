@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import grpc
 import pytest
@@ -15,6 +15,9 @@ from tests.support.transport import SocketTransport
 
 from noosphere.consistency import Reason
 from noosphere.server.cli import limit_shapes
+from noosphere.v1 import session_service_pb2 as sessions_pb
+
+SESSIONS = "noosphere.v1.SessionService"
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +73,38 @@ async def test_a_limit_is_in_force_with_the_next_call_and_its_removal_too(limite
         cli.ok("limits", "remove", "agent", "so*")
         for number in range(20):
             await agent.put("shared/soon", f"l{number}", 1)
+
+
+async def test_an_agent_makes_no_more_namespaces_than_it_may_until_some_are_deleted(limited: ServerProcess) -> None:
+    Cli(limited.address).ok("limits", "set", "agent", "maker*", "--namespaces-max", "3")
+    async with grpc.aio.insecure_channel(limited.address) as channel:
+        api = Api(SocketTransport(channel))
+        maker, other = await api.agent("maker"), await api.agent("maker-2")
+
+        async def open_session(session_id: str) -> None:
+            request = sessions_pb.OpenSessionRequest(session_id=session_id, call=maker.call())
+            await api.transport.unary(SESSIONS, "OpenSession", request, sessions_pb.OpenSessionResponse)
+
+        await maker.put("shared/made-1", "k", 1)
+        await maker.ensure("shared/made-2")
+        await open_session("made-3")
+        ways: tuple[Callable[[], Awaitable[object]], ...] = (
+            lambda: maker.put("shared/made-4", "k", 1),
+            lambda: maker.ensure("shared/made-4"),
+            lambda: open_session("made-4"),
+        )
+        for way in ways:
+            with refusal(Reason.LIMIT_EXCEEDED) as refused:
+                await way()
+            assert (refused.limit().field, refused.limit().limit) == ("agent.namespaces", 3)
+        # What is there is written to by everybody, and others make their own.
+        await maker.put("shared/made-1", "more", 1)
+        await other.put("shared/made-4", "k", 1)
+        await maker.put("shared/made-4", "mine", 1)
+        await api.delete_namespace("shared/made-2")
+        await maker.put("shared/made-5", "k", 1)
+        with refusal(Reason.LIMIT_EXCEEDED):
+            await maker.ensure("shared/made-2")
 
 
 async def test_a_namespace_has_no_more_room_than_it_may_and_what_makes_less_of_it_is_done(

@@ -18,6 +18,7 @@ from noosphere.v1 import types_pb2 as types
 from noosphere.v1.memory_service_pb2_grpc import MemoryServiceStub
 
 RECORDS_MAX = 10
+NAMESPACES_MAX = 3
 
 
 class Caller:
@@ -50,17 +51,25 @@ async def callers(tmp_path: Path) -> AsyncIterator[list[Caller]]:
     data = tmp_path / "data"
     team, other = await mint_offline(data, Wanted("team"), Wanted("team-2"))
     async with (
-        serving(data, tokens=True, limits_principal_records_max=RECORDS_MAX) as address,
+        serving(
+            data,
+            tokens=True,
+            limits_principal_records_max=RECORDS_MAX,
+            limits_principal_namespaces_max=NAMESPACES_MAX,
+        ) as address,
         open_channel(address) as channel,
     ):
         yield [
             await Caller(channel, bearer(token.text), name).open()
-            for token, name in ((team, "team"), (team, "team/a"), (team, "team/b"), (other, "team-2"))
+            for token, name in (
+                *((team, f"team{below}") for below in ("", "/a", "/b", "/c")),
+                (other, "team-2"),
+            )
         ]
 
 
 async def test_the_agents_of_a_principal_share_its_room_and_others_have_their_own(callers: list[Caller]) -> None:
-    *own, other = callers
+    *own, _, other = callers
     ends = [await own[number % 3].put(f"k{number}") for number in range(RECORDS_MAX + 5)]
     refusals = [end for end in ends if end is not None]
     assert ends[:RECORDS_MAX] == [None] * RECORDS_MAX
@@ -72,3 +81,13 @@ async def test_the_agents_of_a_principal_share_its_room_and_others_have_their_ow
     assert await own[0].put("k0") is None
     for number in range(RECORDS_MAX):
         assert await other.put(f"k{number}") is None
+
+
+async def test_the_agents_of_a_principal_share_how_many_namespaces_they_may_make(callers: list[Caller]) -> None:
+    *own, last, other = callers
+    assert [await one.put("k") for one in own] == [None] * NAMESPACES_MAX
+    refusal = await last.put("k")
+    assert refusal is not None
+    assert (refusal.limit().field, refusal.limit().limit) == ("principal.namespaces", NAMESPACES_MAX)
+    assert await own[0].put("k2") is None
+    assert await other.put("k") is None

@@ -25,29 +25,29 @@ _sym_db = _symbol_database.Default()
 from noosphere.v1 import types_pb2 as noosphere_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fnoosphere/v1/admin_limits.proto\x12\x0cnoosphere.v1\x1a\x18noosphere/v1/types.proto\"\x9a\x02\n\x06Limits\x12\x1d\n\x10\x63\x61lls_per_second\x18\x01 \x01(\x04H\x00\x88\x01\x01\x12\x18\n\x0b\x63\x61lls_burst\x18\x02 \x01(\x04H\x01\x88\x01\x01\x12 \n\x13\x63\x61lls_in_flight_max\x18\x03 \x01(\x04H\x02\x88\x01\x01\x12\x18\n\x0bstreams_max\x18\x04 \x01(\x04H\x03\x88\x01\x01\x12\x18\n\x0brecords_max\x18\x05 \x01(\x04H\x04\x88\x01\x01\x12\x16\n\tbytes_max\x18\x06 \x01(\x04H\x05\x88\x01\x01\x42\x13\n\x11_calls_per_secondB\x0e\n\x0c_calls_burstB\x16\n\x14_calls_in_flight_maxB\x0e\n\x0c_streams_maxB\x0e\n\x0c_records_maxB\x0c\n\n_bytes_max\"\x8a\x01\n\tLimitRule\x12+\n\x07subject\x18\x01 \x01(\x0e\x32\x1a.noosphere.v1.LimitSubject\x12*\n\x07pattern\x18\x02 \x01(\x0b\x32\x19.noosphere.v1.NamePattern\x12$\n\x06limits\x18\x03 \x01(\x0b\x32\x14.noosphere.v1.Limits\"9\n\x10SetLimitsRequest\x12%\n\x04rule\x18\x01 \x01(\x0b\x32\x17.noosphere.v1.LimitRule\"\x13\n\x11SetLimitsResponse\":\n\x11ListLimitsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"U\n\x12ListLimitsResponse\x12&\n\x05rules\x18\x01 \x03(\x0b\x32\x17.noosphere.v1.LimitRule\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"M\n\x10GetLimitsRequest\x12+\n\x07subject\x18\x01 \x01(\x0e\x32\x1a.noosphere.v1.LimitSubject\x12\x0c\n\x04name\x18\x02 \x01(\t\"9\n\x11GetLimitsResponse\x12$\n\x06limits\x18\x01 \x01(\x0b\x32\x14.noosphere.v1.Limits*\x80\x01\n\x0cLimitSubject\x12\x1d\n\x19LIMIT_SUBJECT_UNSPECIFIED\x10\x00\x12\x17\n\x13LIMIT_SUBJECT_AGENT\x10\x01\x12\x1b\n\x17LIMIT_SUBJECT_PRINCIPAL\x10\x02\x12\x1b\n\x17LIMIT_SUBJECT_NAMESPACE\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fnoosphere/v1/admin_limits.proto\x12\x0cnoosphere.v1\x1a\x18noosphere/v1/types.proto\"\xca\x02\n\x06Limits\x12\x1d\n\x10\x63\x61lls_per_second\x18\x01 \x01(\x04H\x00\x88\x01\x01\x12\x18\n\x0b\x63\x61lls_burst\x18\x02 \x01(\x04H\x01\x88\x01\x01\x12 \n\x13\x63\x61lls_in_flight_max\x18\x03 \x01(\x04H\x02\x88\x01\x01\x12\x18\n\x0bstreams_max\x18\x04 \x01(\x04H\x03\x88\x01\x01\x12\x18\n\x0brecords_max\x18\x05 \x01(\x04H\x04\x88\x01\x01\x12\x16\n\tbytes_max\x18\x06 \x01(\x04H\x05\x88\x01\x01\x12\x1b\n\x0enamespaces_max\x18\x07 \x01(\x04H\x06\x88\x01\x01\x42\x13\n\x11_calls_per_secondB\x0e\n\x0c_calls_burstB\x16\n\x14_calls_in_flight_maxB\x0e\n\x0c_streams_maxB\x0e\n\x0c_records_maxB\x0c\n\n_bytes_maxB\x11\n\x0f_namespaces_max\"\x8a\x01\n\tLimitRule\x12+\n\x07subject\x18\x01 \x01(\x0e\x32\x1a.noosphere.v1.LimitSubject\x12*\n\x07pattern\x18\x02 \x01(\x0b\x32\x19.noosphere.v1.NamePattern\x12$\n\x06limits\x18\x03 \x01(\x0b\x32\x14.noosphere.v1.Limits\"9\n\x10SetLimitsRequest\x12%\n\x04rule\x18\x01 \x01(\x0b\x32\x17.noosphere.v1.LimitRule\"\x13\n\x11SetLimitsResponse\":\n\x11ListLimitsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"U\n\x12ListLimitsResponse\x12&\n\x05rules\x18\x01 \x03(\x0b\x32\x17.noosphere.v1.LimitRule\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"M\n\x10GetLimitsRequest\x12+\n\x07subject\x18\x01 \x01(\x0e\x32\x1a.noosphere.v1.LimitSubject\x12\x0c\n\x04name\x18\x02 \x01(\t\"9\n\x11GetLimitsResponse\x12$\n\x06limits\x18\x01 \x01(\x0b\x32\x14.noosphere.v1.Limits*\x80\x01\n\x0cLimitSubject\x12\x1d\n\x19LIMIT_SUBJECT_UNSPECIFIED\x10\x00\x12\x17\n\x13LIMIT_SUBJECT_AGENT\x10\x01\x12\x1b\n\x17LIMIT_SUBJECT_PRINCIPAL\x10\x02\x12\x1b\n\x17LIMIT_SUBJECT_NAMESPACE\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'noosphere.v1.admin_limits_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_LIMITSUBJECT']._serialized_start=867
-  _globals['_LIMITSUBJECT']._serialized_end=995
+  _globals['_LIMITSUBJECT']._serialized_start=915
+  _globals['_LIMITSUBJECT']._serialized_end=1043
   _globals['_LIMITS']._serialized_start=76
-  _globals['_LIMITS']._serialized_end=358
-  _globals['_LIMITRULE']._serialized_start=361
-  _globals['_LIMITRULE']._serialized_end=499
-  _globals['_SETLIMITSREQUEST']._serialized_start=501
-  _globals['_SETLIMITSREQUEST']._serialized_end=558
-  _globals['_SETLIMITSRESPONSE']._serialized_start=560
-  _globals['_SETLIMITSRESPONSE']._serialized_end=579
-  _globals['_LISTLIMITSREQUEST']._serialized_start=581
-  _globals['_LISTLIMITSREQUEST']._serialized_end=639
-  _globals['_LISTLIMITSRESPONSE']._serialized_start=641
-  _globals['_LISTLIMITSRESPONSE']._serialized_end=726
-  _globals['_GETLIMITSREQUEST']._serialized_start=728
-  _globals['_GETLIMITSREQUEST']._serialized_end=805
-  _globals['_GETLIMITSRESPONSE']._serialized_start=807
-  _globals['_GETLIMITSRESPONSE']._serialized_end=864
+  _globals['_LIMITS']._serialized_end=406
+  _globals['_LIMITRULE']._serialized_start=409
+  _globals['_LIMITRULE']._serialized_end=547
+  _globals['_SETLIMITSREQUEST']._serialized_start=549
+  _globals['_SETLIMITSREQUEST']._serialized_end=606
+  _globals['_SETLIMITSRESPONSE']._serialized_start=608
+  _globals['_SETLIMITSRESPONSE']._serialized_end=627
+  _globals['_LISTLIMITSREQUEST']._serialized_start=629
+  _globals['_LISTLIMITSREQUEST']._serialized_end=687
+  _globals['_LISTLIMITSRESPONSE']._serialized_start=689
+  _globals['_LISTLIMITSRESPONSE']._serialized_end=774
+  _globals['_GETLIMITSREQUEST']._serialized_start=776
+  _globals['_GETLIMITSREQUEST']._serialized_end=853
+  _globals['_GETLIMITSRESPONSE']._serialized_start=855
+  _globals['_GETLIMITSRESPONSE']._serialized_end=912
 # @@protoc_insertion_point(module_scope)

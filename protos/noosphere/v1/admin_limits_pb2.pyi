@@ -60,6 +60,7 @@ class Limits(_message.Message):
     STREAMS_MAX_FIELD_NUMBER: _builtins.int
     RECORDS_MAX_FIELD_NUMBER: _builtins.int
     BYTES_MAX_FIELD_NUMBER: _builtins.int
+    NAMESPACES_MAX_FIELD_NUMBER: _builtins.int
     calls_per_second: _builtins.int
     """Of agents and principals: calls a second."""
     calls_burst: _builtins.int
@@ -72,6 +73,10 @@ class Limits(_message.Message):
     """Of namespaces: records, tombstones included. Of principals: those in the private namespaces of their agents."""
     bytes_max: _builtins.int
     """Of namespaces: bytes of records. Of principals: those in the private namespaces of their agents."""
+    namespaces_max: _builtins.int
+    """Of agents and principals: namespaces, sessions included, that they have made and nobody has deleted; at most
+    100,000.
+    """
     def __init__(
         self,
         *,
@@ -81,10 +86,11 @@ class Limits(_message.Message):
         streams_max: _builtins.int | None = ...,
         records_max: _builtins.int | None = ...,
         bytes_max: _builtins.int | None = ...,
+        namespaces_max: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_bytes_max", b"_bytes_max", "_calls_burst", b"_calls_burst", "_calls_in_flight_max", b"_calls_in_flight_max", "_calls_per_second", b"_calls_per_second", "_records_max", b"_records_max", "_streams_max", b"_streams_max", "bytes_max", b"bytes_max", "calls_burst", b"calls_burst", "calls_in_flight_max", b"calls_in_flight_max", "calls_per_second", b"calls_per_second", "records_max", b"records_max", "streams_max", b"streams_max"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bytes_max", b"_bytes_max", "_calls_burst", b"_calls_burst", "_calls_in_flight_max", b"_calls_in_flight_max", "_calls_per_second", b"_calls_per_second", "_namespaces_max", b"_namespaces_max", "_records_max", b"_records_max", "_streams_max", b"_streams_max", "bytes_max", b"bytes_max", "calls_burst", b"calls_burst", "calls_in_flight_max", b"calls_in_flight_max", "calls_per_second", b"calls_per_second", "namespaces_max", b"namespaces_max", "records_max", b"records_max", "streams_max", b"streams_max"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bytes_max", b"_bytes_max", "_calls_burst", b"_calls_burst", "_calls_in_flight_max", b"_calls_in_flight_max", "_calls_per_second", b"_calls_per_second", "_records_max", b"_records_max", "_streams_max", b"_streams_max", "bytes_max", b"bytes_max", "calls_burst", b"calls_burst", "calls_in_flight_max", b"calls_in_flight_max", "calls_per_second", b"calls_per_second", "records_max", b"records_max", "streams_max", b"streams_max"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bytes_max", b"_bytes_max", "_calls_burst", b"_calls_burst", "_calls_in_flight_max", b"_calls_in_flight_max", "_calls_per_second", b"_calls_per_second", "_namespaces_max", b"_namespaces_max", "_records_max", b"_records_max", "_streams_max", b"_streams_max", "bytes_max", b"bytes_max", "calls_burst", b"calls_burst", "calls_in_flight_max", b"calls_in_flight_max", "calls_per_second", b"calls_per_second", "namespaces_max", b"namespaces_max", "records_max", b"records_max", "streams_max", b"streams_max"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bytes_max: _TypeAlias = _typing.Literal["bytes_max"]  # noqa: Y015
     _WhichOneofArgType__bytes_max: _TypeAlias = _typing.Literal["_bytes_max", b"_bytes_max"]  # noqa: Y015
@@ -94,6 +100,8 @@ class Limits(_message.Message):
     _WhichOneofArgType__calls_in_flight_max: _TypeAlias = _typing.Literal["_calls_in_flight_max", b"_calls_in_flight_max"]  # noqa: Y015
     _WhichOneofReturnType__calls_per_second: _TypeAlias = _typing.Literal["calls_per_second"]  # noqa: Y015
     _WhichOneofArgType__calls_per_second: _TypeAlias = _typing.Literal["_calls_per_second", b"_calls_per_second"]  # noqa: Y015
+    _WhichOneofReturnType__namespaces_max: _TypeAlias = _typing.Literal["namespaces_max"]  # noqa: Y015
+    _WhichOneofArgType__namespaces_max: _TypeAlias = _typing.Literal["_namespaces_max", b"_namespaces_max"]  # noqa: Y015
     _WhichOneofReturnType__records_max: _TypeAlias = _typing.Literal["records_max"]  # noqa: Y015
     _WhichOneofArgType__records_max: _TypeAlias = _typing.Literal["_records_max", b"_records_max"]  # noqa: Y015
     _WhichOneofReturnType__streams_max: _TypeAlias = _typing.Literal["streams_max"]  # noqa: Y015
@@ -106,6 +114,8 @@ class Limits(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__calls_in_flight_max) -> _WhichOneofReturnType__calls_in_flight_max | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__calls_per_second) -> _WhichOneofReturnType__calls_per_second | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__namespaces_max) -> _WhichOneofReturnType__namespaces_max | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__records_max) -> _WhichOneofReturnType__records_max | None: ...
     @_typing.overload

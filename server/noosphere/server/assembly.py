@@ -26,6 +26,7 @@ from .memory import Memory
 from .memory.cache_drops import CacheDrops
 from .memory.codec import forget_decoded
 from .memory.foreground import Foreground
+from .memory.makers import Makers
 from .memory.quotas import Quotas
 from .memory.types import Call
 from .models import Models
@@ -99,7 +100,9 @@ async def open_services(
         memory.core.fleet = drivers.fleet
         memory.core.key_bytes_max = settings.limits_key_bytes_max
         memory.core.value_bytes_max = settings.limits_value_bytes_max
-        memory.core.quotas = Quotas(drivers.store, clock, LimitRules(drivers.coordinator, settings).of)
+        limit_rules = LimitRules(drivers.coordinator, settings)
+        memory.core.quotas = Quotas(drivers.store, clock, limit_rules.of)
+        memory.core.makers = Makers(drivers.store, limit_rules.of)
         cache_drops = CacheDrops(memory.core, clock, shared=drivers.shared)
         for drop in (forget_decoded, forget_shown, memory.watches.forget_decoded):
             cache_drops.register(drop)

@@ -14,6 +14,7 @@ class LimitsShape(TypedDict):
     streams_max: Annotated[int | None, "Watches and pipelines at a time."]
     records_max: Annotated[int | None, "Records of a namespace, or in the private namespaces of a principal's agents."]
     bytes_max: Annotated[int | None, "Bytes of those records."]
+    namespaces_max: Annotated[int | None, "Namespaces and sessions made and not deleted."]
 
 
 class LimitRuleShape(TypedDict):

@@ -69,6 +69,10 @@ def set_(
     bytes_max: Annotated[
         int | None, typer.Option(metavar="COUNT", min=0, help=f"Bytes of those records; {_COUNT}")
     ] = None,
+    namespaces_max: Annotated[
+        int | None,
+        typer.Option(metavar="COUNT", min=0, help=f"Namespaces and sessions made and not deleted; {_COUNT}"),
+    ] = None,
     exact: ExactOption = False,
     server: ServerOption = None,
     as_json: JsonOption = False,
@@ -87,6 +91,7 @@ def set_(
         "streams_max": streams_max,
         "records_max": records_max,
         "bytes_max": bytes_max,
+        "namespaces_max": namespaces_max,
     }
     limits = {name: value for name, value in given.items() if value is not None}
     if not limits:
@@ -179,6 +184,7 @@ def limits_data(limits: pb.Limits) -> LimitsShape:
         "streams_max": given("streams_max"),
         "records_max": given("records_max"),
         "bytes_max": given("bytes_max"),
+        "namespaces_max": given("namespaces_max"),
     }
 
 

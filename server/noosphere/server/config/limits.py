@@ -47,6 +47,12 @@ class LimitSettings(BaseModel):
         le=_COUNT_MAX,
         description="Watches of one agent, or pipelines of one connection, at a time; 0 for no limit.",
     )
+    limits_agent_namespaces_max: int = Field(
+        default=50_000,
+        ge=0,
+        le=100_000,
+        description="Namespaces, sessions included, that one agent has made and nobody has deleted; 0 for no limit.",
+    )
     limits_principal_calls_per_second: int = Field(
         default=0, ge=0, le=_RATE_MAX, description="Calls of all agents of one principal a second; 0 for no limit."
     )
@@ -61,6 +67,12 @@ class LimitSettings(BaseModel):
     )
     limits_principal_streams_max: int = Field(
         default=0, ge=0, le=_COUNT_MAX, description="Watches and pipelines of one principal; 0 for no limit."
+    )
+    limits_principal_namespaces_max: int = Field(
+        default=0,
+        ge=0,
+        le=100_000,
+        description="The same of all agents of one principal together; 0 for no limit.",
     )
     limits_principal_records_max: int = Field(
         default=0,

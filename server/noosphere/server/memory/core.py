@@ -28,6 +28,7 @@ from ..security import Permissions
 from .access import Access, is_private_to
 from .directory import Directory
 from .extension import NoExtension, WriteExtension
+from .makers import Makers
 from .newcomers import Newcomers, UnknownIncarnation
 from .quotas import Quotas
 from .types import Call
@@ -57,6 +58,7 @@ class Core:
         key_bytes_max: bytes of the key of a record that is written.
         value_bytes_max: bytes of a value, whatever the rules of its namespace allow.
         quotas: how much room namespaces and principals may take; None: as much as there is.
+        makers: how many namespaces agents and principals may make; None: any number.
         fleet: stands for what this process shares with others, or has for itself; 0 if that is not known.
     """
 
@@ -73,6 +75,7 @@ class Core:
         self.metrics: MemoryMetrics = NoMemoryMetrics()
         self.fleet = 0
         self.quotas: Quotas | None = None
+        self.makers: Makers | None = None
         self.key_bytes_max = KEY_BYTES_MAX
         self.value_bytes_max = ITEM_BYTES_MAX
         self._rules: dict[str, NamespacePolicy] = {}

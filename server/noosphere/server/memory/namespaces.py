@@ -63,7 +63,7 @@ class Namespaces:
         """Makes a namespace live; a deleted one gets a new generation above its old head.
 
         Raises:
-            Refusal: INVALID_FIELD, PERMISSION_DENIED, CONTENTION.
+            Refusal: INVALID_FIELD, PERMISSION_DENIED, CONTENTION, LIMIT_EXCEEDED.
         """
         check_namespace(namespace)
         require_writer(call)
@@ -84,6 +84,8 @@ class Namespaces:
             if view.exists:
                 await self._core.store.settle(ref)
                 return Ensured(ref.generation, rules.policy, view.head, False)
+            if self._core.makers is not None:
+                await self._core.makers.check(call.principal, call.agent_id, ref)
             version = max(rules.config_version, view.config_version)
             result = await self._core.store.commit(ref, Commit(view.epoch, version))
             if isinstance(result, Committed):

@@ -364,6 +364,8 @@ class Writes:
             for op, decision in zip(job.ops, decisions, strict=True)
         )
         fresh += attempt.additions.fresh_count
+        if not attempt.read.view.exists and self._core.makers is not None:
+            await self._core.makers.check(job.call.principal, job.call.agent_id, ref)
         quotas = self._core.quotas
         if quotas is not None and quotas.concern(job.call.principal, ref):
             held_bytes = {entry.key: len(entry.data) for entry in attempt.read.entries if entry is not None}

@@ -20,12 +20,15 @@ from .allowances import Allowance, Subject
 TABLE = "limits"
 RULES_MAX = 10_000
 VALUE_MAX = 1 << 50
+NAMESPACES_MAX = 100_000
+"""Fewer than are remembered of all makers; see ``memory.makers``."""
 _RESOLVED_MAX = 65_536
 _PACE = ("calls_per_second", "calls_burst", "calls_in_flight_max", "streams_max")
+_MADE = ("namespaces_max",)
 _ROOM = ("records_max", "bytes_max")
 LIMITS_OF: Mapping[Subject, tuple[str, ...]] = {
-    Subject.AGENT: _PACE,
-    Subject.PRINCIPAL: (*_PACE, *_ROOM),
+    Subject.AGENT: (*_PACE, *_MADE),
+    Subject.PRINCIPAL: (*_PACE, *_MADE, *_ROOM),
     Subject.NAMESPACE: _ROOM,
 }
 """What can be limited, by of whom."""
@@ -59,12 +62,8 @@ class LimitRules:
         self._coordinator = coordinator
         self._table = coordinator.table(TABLE)
         self._defaults = {
-            Subject.AGENT: {name: getattr(settings, f"limits_agent_{name}") for name in _PACE},
-            Subject.PRINCIPAL: {
-                **{name: getattr(settings, f"limits_principal_{name}") for name in _PACE},
-                **{name: getattr(settings, f"limits_principal_{name}") for name in _ROOM},
-            },
-            Subject.NAMESPACE: {name: getattr(settings, f"limits_namespace_{name}") for name in _ROOM},
+            subject: {name: getattr(settings, f"limits_{subject}_{name}") for name in names}
+            for subject, names in LIMITS_OF.items()
         }
         self._seen = -1
         self._rules: dict[Subject, dict[NamePattern, Limits]] = {}
@@ -141,8 +140,9 @@ def _check(rule: LimitRule) -> None:
     for name, value in rule.limits.items():
         if name not in known:
             raise invalid(f"rule.limits.{name}", f"is no limit of {rule.subject}s; those are {', '.join(known)}")
-        if not 0 <= value <= VALUE_MAX:
-            raise invalid(f"rule.limits.{name}", f"{value} is not between 0 and {VALUE_MAX}")
+        most = NAMESPACES_MAX if name in _MADE else VALUE_MAX
+        if not 0 <= value <= most:
+            raise invalid(f"rule.limits.{name}", f"{value} is not between 0 and {most}")
 
 
 def _key(rule: LimitRule) -> str:

@@ -284,6 +284,8 @@ class Scribe:
                 await core.store.settle(ref)
                 return Written(value, 0, head, look.now_ms, False, b"", _read_set_of(call), validation.stale)
             _check_room(read, draft, rules.policy.records_max)
+            if core.makers is not None and not read.view.exists and not job.intent.background:
+                await core.makers.check(call.principal, call.agent_id, ref)
             if core.quotas is not None and not job.intent.background and core.quotas.concern(call.principal, ref):
                 await core.quotas.check(call.principal, ref, draft.growth())
             await check_item_room(core.store, ref, look, draft)
