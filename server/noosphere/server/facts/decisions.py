@@ -36,7 +36,7 @@ from .ledger import (
     fact_key,
     put,
 )
-from .scopes import IdKind, check_scope, require_read, require_write, scope_of
+from .scopes import IdKind, check_scope, operates, require_read, require_write, scope_of
 from .trust import USER_TRUST
 from .types import Candidate, Decision, MemoryType, Status, Why
 
@@ -214,7 +214,7 @@ class Decisions:
         require_writer(call)
         agent = call.agent_id
         scope = scope_of(candidate_id, IdKind.CANDIDATE)
-        if not agent.startswith(OPERATOR_PREFIX):
+        if not operates(call, Verb.WRITE):
             raise Refusal(Reason.PERMISSION_DENIED, f"reviewing is for the operator ({OPERATOR_PREFIX}…)")
         known = await self.get(call, candidate_id)
         require_write(self._core, call, scope, known.candidate.owner)

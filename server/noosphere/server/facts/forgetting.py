@@ -48,7 +48,7 @@ from .ledger import (
 )
 from .removing import Removal
 from .requests import request_digest, reused
-from .scopes import IdKind, check_scope, make_id, require_write, scope_of, scope_or_own
+from .scopes import IdKind, check_scope, make_id, operates, require_write, scope_of, scope_or_own
 from .selecting import FOUND_MAX, Selected, Wanted, select
 from .sources import rests_on
 from .suppression import SECRET_BYTES, evidence_key, owner_key, producer_key
@@ -262,7 +262,7 @@ class Forgetting:
             check_scope(scope)
             require_write(self._core, call, scope, scope, Verb.DELETE)
             return (scope,)
-        if not call.agent_id.startswith(OPERATOR_PREFIX):
+        if not operates(call, Verb.DELETE):
             raise Refusal(
                 Reason.PERMISSION_DENIED,
                 f"forgetting a producer in every scope is for the operator ({OPERATOR_PREFIX}…)",

@@ -25,7 +25,7 @@ from .contents import encode_candidate
 from .ledger import CandidateNote, Ledger, candidate_key, digest
 from .pending import Pending, PendingNote, was_lost
 from .requests import request_id, reused
-from .scopes import IdKind, make_id, require_write, scope_or_own
+from .scopes import IdKind, make_id, operates, require_write, scope_or_own
 from .telling import said_in
 from .trust import assign, rests_on_context
 from .types import SENSITIVITIES, Candidate, Cardinality, Channel, Evidence, MemoryType
@@ -253,7 +253,7 @@ class Intake:
     ) -> Candidate:
         agent = call.agent_id
         where = f"candidates[{at}]"
-        if submission.channel is Channel.INTERNAL and not agent.startswith(OPERATOR_PREFIX):
+        if submission.channel is Channel.INTERNAL and not operates(call, Verb.WRITE):
             raise Refusal(
                 Reason.TRUST_DENIED,
                 f"{where}.channel: INTERNAL is the server's and its operator's ({OPERATOR_PREFIX}…)",

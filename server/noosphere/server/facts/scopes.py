@@ -151,6 +151,18 @@ def may_access(agent_id: str, scope: str) -> bool:
     return agent_id == parts.name or agent_id.startswith(OPERATOR_PREFIX)
 
 
+def operates(call: Call, verb: Verb) -> bool:
+    """Tells whether the operator calls, with a credential that is not narrowed to less than this needs.
+
+    Args:
+        call: who calls.
+        verb: what is to be done, in all scopes.
+    """
+    principal = call.principal
+    narrowed = principal.session or (principal.verbs is not None and verb not in principal.verbs)
+    return call.agent_id.startswith(OPERATOR_PREFIX) and not narrowed
+
+
 def may(core: Core, call: Call, scope: str, verb: Verb) -> bool:
     """Tells whether the caller may do something in a scope, or with what belongs to an owner."""
     if call.principal.open:

@@ -42,7 +42,7 @@ from .reading import Reading
 from .recall import ContextFacts
 from .retrieval import TOKENIZER, Retrieval
 from .sanitise import findings
-from .scopes import IdKind, check_scope, require_write, scope_of
+from .scopes import IdKind, check_scope, operates, require_write, scope_of
 from .sweeping import DeadJobs, Sweeper
 from .telling import forget_said
 from .types import Decision, Status
@@ -244,7 +244,7 @@ class Facts:
         if scope:
             check_scope(scope)
             require_write(self.core, call, scope, scope, Verb.ADMIN)
-        elif not call.agent_id.startswith(OPERATOR_PREFIX):
+        elif not operates(call, Verb.ADMIN):
             raise Refusal(Reason.PERMISSION_DENIED, f"upkeep of all scopes is for the operator ({OPERATOR_PREFIX}…)")
         self.core.require_current(call)
 

@@ -86,6 +86,8 @@ async def validate(core: Core, call: Call, ref: NamespaceRef, written: Iterable[
     valid: frozenset[tuple[str, StampMode]] = frozenset()
     own = tokens.read_set.namespaces.get(ref.name)
     if own is not None:
+        # What has changed there, and who did it, is for readers.
+        core.access.require(call, ref.name)
         present = await look(core, ref, own, accepted=True)
         seen = guarded.namespaces.get(ref.name, NamespaceSeen(own.revision))
         differing = differences(present, seen)

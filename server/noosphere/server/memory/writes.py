@@ -97,6 +97,11 @@ RECORDS_BYTES_MAX = COMMIT_BYTES_MAX - TRANSACTION_BYTES_MAX
 _NOTHING_SEEN: Mapping[str, KeySeen] = MappingProxyType({})
 
 
+def _without_values(reply: WriteReply) -> WriteReply:
+    """Returns what a caller may know who may write but not read: not what others have merged."""
+    return reply._replace(results=tuple(result._replace(merged=None) for result in reply.results))
+
+
 class Writes:
     """The write side of shared memory."""
 
@@ -201,6 +206,8 @@ class Writes:
         meaning = b"" if call.request is None else fingerprint(method, namespace, compares, asked, awaited)
         as_transaction = method in {"transact", "commit"}
         job = Job(call, namespace, asked, ops, compares, awaited, keys, extra, extended, meaning, as_transaction, seen)
+        # Asked before anything is written: whoever uses a session may have to be looked up for it.
+        shown = not any(isinstance(op, MergeOperation) for op in ops) or self._core.access.may(call, namespace)
         ref = await self._core.locate(namespace)
         applies = not compares and all(map(always_applies, asked))
         for attempts in range(ATTEMPTS_MAX):
@@ -212,7 +219,7 @@ class Writes:
                 if extended:
                     put = (op.key for op in ops if isinstance(op, (PutOp, MergeOperation)))
                     extension.accessed(call, namespace, put)
-                return result
+                return result if shown else _without_values(result)
             ref = result
         name = repr(keys[0]) if keys else repr(namespace)
         await contended(self._core, ref, f"{name} changed under each of {ATTEMPTS_MAX} attempts")

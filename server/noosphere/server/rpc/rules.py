@@ -16,7 +16,7 @@ from ..memory.access import Access
 from ..ports.grants import Verb
 from ..security import Principal
 from ..security.permissions import FACTS, GROUPS, LOCKS, SESSIONS, denied
-from ..sessions.claims import OWNER_ATTRIBUTE
+from ..sessions.claims import GIVEN_OWNERS, OWNER_ATTRIBUTE
 from ..sessions.tickets import Ticket
 from .steps.requests import agent_of
 
@@ -205,7 +205,7 @@ def _owners(namespace: str, put: memory_service_pb2.PutOperation) -> Iterator[Ne
     """Yields what an item needs that says whose fact it is to become when it leaves working memory."""
     if namespace.startswith(SESSIONS) and OWNER_ATTRIBUTE in put.attributes:
         owner = put.attributes[OWNER_ATTRIBUTE].string_value
-        if owner.startswith(("user/", "shared/")):
+        if owner.startswith(GIVEN_OWNERS):
             yield FACTS + owner, WRITE
 
 

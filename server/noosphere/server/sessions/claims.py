@@ -22,6 +22,8 @@ CUT = " […]"
 """Stands at the end of a text that was longer."""
 
 OWNER_ATTRIBUTE = "owner"
+GIVEN_OWNERS = ("user/", "shared/")
+"""Owners begin so whom a writer may name beside itself."""
 IMPORTANCE_ATTRIBUTE = "importance"
 MEMORY_TYPE_ATTRIBUTE = "memory_type"
 SEMANTIC = "semantic"

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from noosphere.consistency import Reason, Refusal, invalid, too_large
+from noosphere.consistency import Reason, Record, Refusal, invalid, too_large
 
 from ..memory.codec import decode_entry
 from ..memory.expiry import key_check
 from ..memory.extension import NO_ADDITIONS, Additions, Change, ExtendedWrite, check_plain
 from ..memory.types import AppendOp, Call
+from ..ports.grants import Verb
 from ..ports.models import Tokenizers
 from ..ports.store import WorkingStore
+from ..security.permissions import FACTS, deciding, denied
 from .appending import append, check_distinct, check_message, keys_of, turn_keys
+from .claims import GIVEN_OWNERS, OWNER_ATTRIBUTE
 from .codec import decode_info
 from .counting import count, texts_of
 from .draft import Draft, Look
@@ -141,7 +144,7 @@ class SessionRules:
         """Returns what a session adds to a commit.
 
         Raises:
-            Refusal: LIMIT_EXCEEDED (too many items), TURN_NOT_OPEN, INVALID_FIELD.
+            Refusal: LIMIT_EXCEEDED (too many items), TURN_NOT_OPEN, INVALID_FIELD, PERMISSION_DENIED.
         """
         info = _info(write)
         unchanged = key_check(INFO, write.entries[INFO], write.view.now_ms)
@@ -156,6 +159,7 @@ class SessionRules:
             draft.require(*(key_check(key, entries[key], now_ms) for key in self._hook_keys))
         for key, before, record, decision in items:
             assert decision.record is not None, "only the sweeper removes records for good"
+            _check_owner(write.call, decision.record)
             draft.note(ItemChange(key, before, record, decision.record, now_ms))
         await check_item_room(store, write.ref, look, draft)
         for call_id in write.awaited:
@@ -189,6 +193,26 @@ class SessionRules:
             if is_item(key):
                 for observer in self._observers:
                     observer.accessed(call, session_id, key)
+
+
+def _check_owner(call: Call, after: Record) -> None:
+    """Checks a value that is written to an item that says whose fact it is to become.
+
+    Whoever put it there has been asked; merges, resolutions and results of tasks keep what it says, and are not theirs.
+
+    Raises:
+        Refusal: PERMISSION_DENIED.
+    """
+    if call.principal.open or not after.attributes:
+        return
+    owner, permissions = dict(after.attributes).get(OWNER_ATTRIBUTE), deciding.get()
+    if permissions is None or not isinstance(owner, str) or not owner.startswith(GIVEN_OWNERS):
+        return
+    # What this commit writes has no revision yet.
+    if not any(one.dot == 0 and one.data is not None for one in after.siblings):
+        return
+    if not permissions.may(call.principal, call.agent_id, FACTS + owner, Verb.WRITE):
+        raise denied(Verb.WRITE, FACTS + owner)
 
 
 def _messages(appends: Iterable[AppendOp]) -> tuple[Message, ...]:

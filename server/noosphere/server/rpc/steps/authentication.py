@@ -21,6 +21,7 @@ from ...security.authenticating import (
 from ..breaking import Breaking
 from ..calls import Context
 from ..gate import Rpc
+from .requests import waits
 
 HEADER = "authorization"
 LOOK_SECONDS = 0.5
@@ -66,7 +67,7 @@ class AuthenticationStep:
         verified = self._verified(rpc.context)
         rpc.notes[_NOTE] = verified
         calling.set(verified.principal)
-        if rpc.streams or rpc.message is None:
+        if rpc.streams or rpc.message is None or waits(rpc.message):
             task = asyncio.current_task()
             assert task is not None
             self._lasting[rpc] = (task, verified)
@@ -78,13 +79,13 @@ class AuthenticationStep:
         self._lasting.pop(rpc, None)
 
     async def run(self) -> None:
-        """Ends streams whose credential has ended, until it is cancelled."""
+        """Ends streams, and calls that wait, whose credential has ended, until it is cancelled."""
         while True:
             await self._clock.sleep(LOOK_SECONDS)
             self.look()
 
     def look(self) -> None:
-        """Ends the streams whose credential has ended by now."""
+        """Ends the streams, and the calls that wait, whose credential has ended by now."""
         now_ms, version = self._clock.wall_ms(), self._authenticator.version
         if version == self._seen and now_ms < self._look_ms:
             return

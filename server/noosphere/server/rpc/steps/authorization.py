@@ -1,6 +1,7 @@
 """Lets pass what whoever calls may do, by the table in ``rpc.rules``. Comes after authentication.
 
-A stream that goes on is asked again when grants have changed, and ends if it would no longer be let pass.
+A stream that goes on, or a call that waits, is asked again when grants have changed, and ends if it would no longer be
+let pass.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ...security.permissions import deciding, denied_acting
 from ..breaking import Breaking
 from ..gate import Rpc
 from ..rules import rule_of
+from .requests import waits
 
 LOOK_SECONDS = 0.25
 """How often it is looked whether grants have changed."""
@@ -57,7 +59,8 @@ class AuthorizationStep:
             raise Refusal(Reason.ENGINE_UNAVAILABLE, "what decides who may do what is not open yet; try again")
         deciding.set(access.permissions)
         _check(access, principal, rpc)
-        if rpc.streams and rpc.message is not None:
+        # A call inside a Pipeline has nothing of its own to end by; the services ask again before they write.
+        if rpc.message is not None and rpc.parent is None and (rpc.streams or waits(rpc.message)):
             task = asyncio.current_task()
             assert task is not None
             self._lasting[rpc] = _Lasting(task, principal)

@@ -19,6 +19,7 @@ def _nobody(_: Message) -> str:
 _agents: dict[type[Message], Callable[[Message], str]] = {}
 _traceparents: dict[type[Message], Callable[[Message], str]] = {}
 _namespaces: dict[type[Message], Callable[[Message], str]] = {}
+_waits: dict[type[Message], Callable[[Message], bool]] = {}
 
 
 def agent_of(request: Message) -> str:
@@ -34,6 +35,14 @@ def namespace_of(request: Message) -> str:
     read = _namespaces.get(type(request))
     if read is None:
         read = _namespaces[type(request)] = _text_reader(type(request), "namespace")
+    return read(request)
+
+
+def waits(request: Message) -> bool:
+    """Tells whether a request asks to wait for others, for as long as a minute."""
+    read = _waits.get(type(request))
+    if read is None:
+        read = _waits[type(request)] = _wait_reader(type(request))
     return read(request)
 
 
@@ -58,6 +67,15 @@ def _agent_reader(kind: type[Message]) -> Callable[[Message], str]:
             if field.message_type is not None and field.message_type.full_name == wanted:
                 return attrgetter(f"{field.name}.{path}")
     return _text_reader(kind, "agent_id")
+
+
+def _wait_reader(kind: type[Message]) -> Callable[[Message], bool]:
+    field = kind.DESCRIPTOR.fields_by_name.get("wait")
+    if field is None:
+        return lambda _: False
+    if field.message_type is not None:
+        return lambda request: request.HasField("wait")
+    return attrgetter("wait")
 
 
 def _text_reader(kind: type[Message], name: str) -> Callable[[Message], str]:
