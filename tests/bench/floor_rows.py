@@ -37,7 +37,11 @@ GUARDED = {
     "guarded_get_floor": _Kind("get", "Get, all protection on", Goal(0.65, at_least=True)),
     "guarded_put_floor": _Kind("put", "Put, all protection on", Goal(0.50, at_least=True)),
 }
-_ALL = {**KINDS, **ON_REDIS, **GUARDED}
+GUARDED_TLS = {
+    "guarded_tls_get_floor": _Kind("get", "Get, all protection on, mTLS", None),
+    "guarded_tls_put_floor": _Kind("put", "Put, all protection on, mTLS", None),
+}
+_ALL = {**KINDS, **ON_REDIS, **GUARDED, **GUARDED_TLS}
 
 
 async def measure(
@@ -48,7 +52,7 @@ async def measure(
     Ours has its working memory on ``redis``, and asks for credentials with ``guard``.
     """
     load, callers = bench.load, bench.plan.callers
-    data = bench.work / f"floor-rows{_suffix(redis)}{'' if guard is None else '-guarded'}"
+    data = bench.work / f"floor-rows{_suffix(redis)}{_kept_apart(guard)}"
     async with await start_server(data, bench.logs, environment=_environment(redis, guard)) as ours:
         await _attach(bench, OURS, ours, guard)
         replies = (await load.ask("record", target=OURS))["replies"]
@@ -68,15 +72,21 @@ def _suffix(redis: BenchRedis | None) -> str:
     return "" if redis is None else "-redis"
 
 
+def _kept_apart(guard: Guarded | None) -> str:
+    if guard is None:
+        return ""
+    return "-guarded-tls" if guard.tls else "-guarded"
+
+
 def _environment(redis: BenchRedis | None, guard: Guarded | None) -> dict[str, str]:
     return {**({} if redis is None else redis.environment), **({} if guard is None else guard.environment)}
 
 
 async def _attach(bench: Bench, target: str, server: Child, guard: Guarded | None) -> None:
-    credentials = {}
+    credentials: dict[str, Any] = {}
     if guard is not None:
         await guard.permit(server.address)
-        credentials = {"token": guard.token, "admin_token": guard.admin_token}
+        credentials = {"token": guard.token, "admin_token": guard.admin_token, "tls": guard.tls}
     await bench.load.ask("attach", target=target, address=server.address, callers=bench.plan.callers, **credentials)
 
 
@@ -167,7 +177,7 @@ async def profile(
     """Profiles our server's side of a row, at the stub's level."""
     plan, kind = bench.plan, _ALL[name]
     work = kind.work.removeprefix("client_")
-    data = bench.work / f"profile-{work}{_suffix(redis)}{'' if guard is None else '-guarded'}"
+    data = bench.work / f"profile-{work}{_suffix(redis)}{_kept_apart(guard)}"
     environment = _environment(redis, guard)
     async with await start_profiled(data, bench.logs, "window", environment) as server:
         await _attach(bench, "profiled", server, guard)

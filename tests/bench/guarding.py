@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import grpc
+from tests.support.authority import TestAuthority
 from tests.support.collector import Collector
 from tests.support.issuer import AUDIENCE, ISSUER, claims, jwk, key_set, signed
 
@@ -19,6 +20,8 @@ from noosphere.v1.admin_service_pb2_grpc import AdminServiceStub
 from .workloads import CALL_TIMEOUT, NAMESPACE
 
 PRINCIPAL, ADMIN = "bench", "root"
+ChannelOptions = Sequence[tuple[str, int | str]]
+
 _VALID_SECONDS = 24 * 3600
 _KEY = "ES256"
 
@@ -31,12 +34,14 @@ class Guarded(NamedTuple):
         token: what callers present: a JSON web token.
         admin_token: that of an administrator.
         collector: takes the traces.
+        tls: files of the authority, and of the callers' certificate and key, under mTLS; else nothing.
     """
 
     environment: Mapping[str, str]
     token: str
     admin_token: str
     collector: Collector
+    tls: tuple[str, ...] = ()
 
     async def permit(self, address: str) -> None:
         """Grants callers what they do, while the server runs."""
@@ -45,7 +50,7 @@ class Guarded(NamedTuple):
             resource=types_pb2.NamePattern(exact=NAMESPACE),
             verbs=("read", "write"),
         )
-        async with grpc.aio.insecure_channel(address) as channel:
+        async with channel_to(address, self.tls) as channel:
             await AdminServiceStub(channel).SetGrant(
                 grants.SetGrantRequest(grant=grant),
                 timeout=CALL_TIMEOUT,
@@ -53,12 +58,22 @@ class Guarded(NamedTuple):
             )
 
 
+def channel_to(address: str, tls: Sequence[str], options: ChannelOptions = ()) -> grpc.aio.Channel:
+    """Returns a channel, under mTLS if there are the files for it; see ``Guarded.tls``."""
+    if not tls:
+        return grpc.aio.insecure_channel(address, options=options)
+    ca, certificate, key = (Path(file).read_bytes() for file in tls)
+    credentials = grpc.ssl_channel_credentials(ca, key, certificate)
+    return grpc.aio.secure_channel(address, credentials, options=options)
+
+
 @contextlib.contextmanager
-def guarded(work: Path) -> Iterator[Guarded]:
+def guarded(work: Path, *, tls: bool = False) -> Iterator[Guarded]:
     """Makes an issuer of tokens, and listens for traces.
 
     Args:
-        work: where keys and audit log are.
+        work: where keys, certificates and audit log are.
+        tls: whether connections are encrypted, and both sides show certificates.
     """
     keys, now_s = work / "keys.json", time.time()
     keys.write_bytes(key_set(jwk(_KEY, "k")))
@@ -75,7 +90,18 @@ def guarded(work: Path) -> Iterator[Guarded]:
             "NOOSPHERE_TRACE_SAMPLE_RATIO": "0.01",
         }
 
+        files: tuple[str, ...] = ()
+        if tls:
+            authority = TestAuthority(work / "tls")
+            server, client = authority.server(), authority.client(PRINCIPAL)
+            environment |= {
+                "NOOSPHERE_TLS_CERTIFICATE": str(server.certificate),
+                "NOOSPHERE_TLS_KEY": str(server.key),
+                "NOOSPHERE_TLS_CLIENT_CA": str(authority.ca),
+            }
+            files = (str(authority.ca), str(client.certificate), str(client.key))
+
         def token(subject: str) -> str:
             return signed(claims(now_s, sub=subject, exp=now_s + _VALID_SECONDS), _KEY)
 
-        yield Guarded(environment, token(PRINCIPAL), token(ADMIN), collector)
+        yield Guarded(environment, token(PRINCIPAL), token(ADMIN), collector, files)

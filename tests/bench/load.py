@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from noosphere.v1.memory_service_pb2_grpc import MemoryServiceStub
 
 from .bulk import Scanner, check_records, first_get, populate
 from .commands import WrongAnswer, main, obey
+from .guarding import channel_to
 from .replies import Replies
 from .stats import percentile
 from .through_client import ClientCaller, ClientTarget
@@ -74,13 +76,15 @@ class Load:
         first: int = 0,
         token: str = "",
         admin_token: str = "",
+        tls: Sequence[str] = (),
     ) -> dict[str, Any]:
         """Connects, opens one agent per caller, and writes every caller's keys once; callers count from ``first``.
 
-        Callers present ``token``, and what only administrators may ask is asked with ``admin_token``.
+        Callers present ``token``, and what only administrators may ask is asked with ``admin_token``; ``tls`` has the
+        files of mTLS.
         """
         metadata = _bearer(token)
-        channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        channel = channel_to(address, tls, CHANNEL_OPTIONS)
         stub = MemoryServiceStub(channel)
         replies = None if canned is None else Replies.of_json(canned)
         repeated = None if replies is None else (replies.get.record.key, replies.get.record.values[0].value.data)

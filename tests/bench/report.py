@@ -99,8 +99,9 @@ _TABLES = (
     _Table(
         "Calls against the floor, all protection on",
         "As above; the server takes JSON web tokens and API tokens, enforces grants and limits, writes an audit log "
-        "with 1 % of reads, serves metrics, and traces 1 % of calls. The floor does none of this.",
-        ("guarded_get_floor", "guarded_put_floor"),
+        "with 1 % of reads, serves metrics, and traces 1 % of calls. Under mTLS callers show certificates beside their "
+        "tokens. The floor does none of this, and speaks plain text.",
+        ("guarded_get_floor", "guarded_put_floor", "guarded_tls_get_floor", "guarded_tls_put_floor"),
         (
             *_FLOOR_COLUMNS,
             ("fsyncs for calls", lambda row: f"{row.figures['syncs']:,.0f} / {row.figures['calls_total']:,.0f}"),

@@ -62,6 +62,10 @@ async def _rows(bench: Bench, names: Sequence[str], profiled: bool) -> list[Row 
                     _say(f"profile of {row.name}")
                     row.profiles += await floor_rows.profile(bench, row.name, guard=guard)
                 rows.append(row)
+    if found := [name for name in floor_rows.GUARDED_TLS if name in names]:
+        _say(f"with all protection on, under mTLS: {', '.join(found)}")
+        with guarded(bench.work, tls=True) as guard:
+            rows += await floor_rows.measure(bench, found, guard=guard)
     if fast := [name for name in fast_rows.NAMES if name in names]:
         _say(f"through one client: {', '.join(fast)}")
         rows += await fast_rows.measure(bench, fast, profiled)
