@@ -354,6 +354,17 @@ async def test_what_another_version_has_written_is_refused(etcd: EtcdLab, key: s
         await etcd.another()
 
 
+async def test_a_grant_of_another_version_grants_nothing_and_stops_nobody(etcd: EtcdLab) -> None:
+    key = GrantKey(NamePattern("planner", True), NamePattern("shared/", False))
+    await etcd.coordinator.set_grant(key, frozenset({Verb.READ}))
+    etcd.server.put(etcd.root + "live/grant/=planner\0^shared/", b'["read","levitate"]')
+    await etcd.coordinator.set_grant(GrantKey(*reversed(key)), frozenset({Verb.WRITE}))
+    for one in (etcd.coordinator, await etcd.another()):
+        assert list(one.policies().grants) == [GrantKey(*reversed(key))]
+    await etcd.coordinator.set_grant(key, frozenset({Verb.READ}))
+    assert etcd.coordinator.policies().grants[key] == {Verb.READ}
+
+
 @pytest.mark.parametrize(
     ("endpoints", "root", "words"),
     [

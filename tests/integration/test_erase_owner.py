@@ -180,6 +180,22 @@ async def test_an_erasure_that_is_cut_off_goes_on_by_itself(
     assert not table
 
 
+async def test_an_erasure_that_cannot_be_gone_on_with_is_in_nobodys_way(
+    local: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await plant(await local.api.agent("a"), OWNER, CANARY)
+    coordinator = local.engine.memory.core.coordinator
+    begun = json.dumps({"begun_ms": 0}).encode()
+    await coordinator.put_entry(erasing.TABLE, "of a newer version", b"\xff{")
+    await coordinator.put_entry(erasing.TABLE, "not an owner", begun)
+    await coordinator.put_entry(erasing.TABLE, OWNER, begun)
+    local.clock.advance(erasing.GIVEN_UP_MS)
+    for _ in range(2):
+        with pytest.raises(Refusal):
+            await local.engine.owners.resume()
+        assert files_with(local, CANARY) == []
+
+
 @needs_redis
 async def test_a_canary_is_in_no_file_and_no_key_of_a_redis(tmp_path: Path) -> None:
     folder = tmp_path / "redis"

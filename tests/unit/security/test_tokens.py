@@ -324,3 +324,10 @@ async def test_what_is_remembered_is_bounded(desk: Desk, monkeypatch: pytest.Mon
 def test_what_looks_like_a_token_is_told_from_others() -> None:
     assert looks_like_token(mint(os.urandom).text)
     assert not looks_like_token("eyJhbGciOiJub25lIn0.e30.")
+
+
+@pytest.mark.parametrize("field", [{"digest": "é" * 64}, {"created_ms": -1}, {"expires_ms": -(1 << 80)}, {"admin": 1}])
+def test_an_entry_of_values_that_no_token_has_is_not_valid(field: dict[str, object]) -> None:
+    minted = mint(os.urandom)
+    stored = {"digest": minted.digest, "principal": "p", "created_ms": 1} | field
+    assert find(minted.text, {minted.token_id: msgspec.json.encode(stored)}) is None

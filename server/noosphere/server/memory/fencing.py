@@ -6,7 +6,7 @@ replica has opened in that second is closed a moment later.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -22,7 +22,7 @@ class Fenced(msgspec.Struct, frozen=True):
     """Who has fenced an agent, when, and why."""
 
     by: str
-    time_ms: int
+    time_ms: Annotated[int, msgspec.Meta(ge=0)]
     why: str = ""
 
 
@@ -34,9 +34,17 @@ class FencedAgent(NamedTuple):
 
 
 def fenced(coordinator: Coordinator, agent_id: str) -> Fenced | None:
-    """Returns who has fenced an agent, as this process knows it; None if nobody has. Never waits."""
+    """Returns who has fenced an agent, as this process knows it; None if nobody has. Never waits.
+
+    Whoever has an entry is fenced, also if another version of the program wrote it in a way that this one cannot read.
+    """
     data = coordinator.table(TABLE).get(agent_id)
-    return None if data is None else msgspec.json.decode(data, type=Fenced)
+    if data is None:
+        return None
+    try:
+        return msgspec.json.decode(data, type=Fenced)
+    except msgspec.MsgspecError:
+        return Fenced("", 0, "written by another version of noosphere, which this one cannot read")
 
 
 def require_unfenced(coordinator: Coordinator, agent_id: str) -> None:

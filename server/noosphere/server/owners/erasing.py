@@ -81,6 +81,14 @@ class _Begun(msgspec.Struct, frozen=True):
     done: bool = False
 
 
+def _begun(data: bytes) -> _Begun | None:
+    """Returns what was noted, None if another version of the program wrote it in a way that this one cannot read."""
+    try:
+        return msgspec.json.decode(data, type=_Begun)
+    except msgspec.MsgspecError:
+        return None
+
+
 class OwnerEraser:
     """Erases owners.
 
@@ -110,6 +118,7 @@ class OwnerEraser:
         self._forget = tuple(forget)
         self._cache_drops = cache_drops
         self._under_way: set[str] = set()
+        self._unreadable = 0
 
     async def erase(self, call: Call, owner: str, *, dry_run: bool) -> Erased:
         """Erases an owner for good.
@@ -135,22 +144,44 @@ class OwnerEraser:
         return await self._erase(owner)
 
     async def resume(self) -> int:
-        """Goes on with erasures that were cut off; returns how many owners that was about."""
-        finished = 0
+        """Goes on with erasures that were cut off; returns how many owners that was about.
+
+        Raises:
+            Refusal: one of them is refused; all others were gone on with.
+        """
+        finished, unreadable = 0, 0
+        refused: Refusal | None = None
         for owner, data in sorted(self._core.coordinator.table(TABLE).items()):
-            begun = msgspec.json.decode(data, type=_Begun)
-            waits_ms = LATE_MS if begun.done else GIVEN_UP_MS
-            if owner in self._under_way or begun.begun_ms + waits_ms > self._clock.wall_ms():
+            begun = _begun(data)
+            if begun is None:
+                unreadable += 1
                 continue
-            if begun.done:
-                await self._forgetting.sweep(owner)
-                # Unless it is being erased again.
-                await self._core.coordinator.put_entry(TABLE, owner, None, expected=data)
-                continue
-            await self._erase(owner)
-            log.info("an erasure of an owner that was cut off has been finished")
-            finished += 1
+            try:
+                finished += await self._resume(owner, data, begun)
+            except Refusal as refusal:
+                refused = refusal
+        if unreadable != self._unreadable:
+            self._unreadable = unreadable
+            if unreadable:
+                log.error("erasures that this version cannot read are not gone on with: repeat them", count=unreadable)
+        if refused is not None:
+            raise refused
         return finished
+
+    async def _resume(self, owner: str, data: bytes, begun: _Begun) -> bool:
+        """Goes on with one erasure if it is time; returns whether it was finished by that."""
+        waits_ms = LATE_MS if begun.done else GIVEN_UP_MS
+        if owner in self._under_way or begun.begun_ms + waits_ms > self._clock.wall_ms():
+            return False
+        if begun.done:
+            await self._forgetting.sweep(owner)
+            # Unless it is being erased again.
+            await self._core.coordinator.put_entry(TABLE, owner, None, expected=data)
+            return False
+        check_owner(owner)
+        await self._erase(owner)
+        log.info("an erasure of an owner that was cut off has been finished")
+        return True
 
     async def run(self) -> None:
         """Goes on with what was cut off, again and again until cancelled; one server does it for all."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+import msgspec
+
 from noosphere.consistency import NamePattern
 
 
@@ -31,3 +33,14 @@ class GrantKey(NamedTuple):
 
     principal: NamePattern
     namespace: NamePattern
+
+
+def read_verbs(data: bytes | str) -> frozenset[Verb] | None:
+    """Returns what a driver has kept of a grant; None if it is not readable here, and then nothing is granted.
+
+    Another version of the program may know more verbs. What the others of such a grant mean nobody knows here.
+    """
+    try:
+        return msgspec.json.decode(data, type=frozenset[Verb])
+    except msgspec.MsgspecError:
+        return None

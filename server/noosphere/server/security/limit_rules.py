@@ -10,12 +10,17 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from noosphere.consistency import NamePattern, exhausted, invalid, too_large
+import msgspec
+import structlog
+
+from noosphere.consistency import NamePattern, Refusal, exhausted, invalid, too_large
 from noosphere.consistency.limits import NAMESPACE_BYTES_MAX
 
 from ..config.limits import LimitSettings
 from ..ports.coordinator import Coordinator
 from .allowances import Allowance, Subject
+
+log = structlog.get_logger(__name__)
 
 TABLE = "limits"
 RULES_MAX = 10_000
@@ -66,6 +71,7 @@ class LimitRules:
             for subject, names in LIMITS_OF.items()
         }
         self._seen = -1
+        self._unreadable = 0
         self._rules: dict[Subject, dict[NamePattern, Limits]] = {}
         self._resolved: dict[tuple[Subject, str], Limits] = {}
 
@@ -104,7 +110,8 @@ class LimitRules:
     def list(self, *, after: str, count_max: int) -> tuple[Sequence[LimitRule], str | None]:
         """Returns one page of the rules, by subject and pattern, and where the next one begins."""
         keys = sorted(key for key in self._table if key > after)
-        page = [_rule(key, self._table[key]) for key in keys[:count_max]]
+        rules = [_rule(key, self._table[key]) for key in keys[:count_max]]
+        page = [rule for rule in rules if rule is not None]
         return page, keys[count_max - 1] if len(keys) > count_max else None
 
     async def set(self, rule: LimitRule) -> None:
@@ -126,9 +133,17 @@ class LimitRules:
         self._seen = self._table.version
         self._resolved.clear()
         self._rules = {subject: {} for subject in Subject}
+        unreadable = 0
         for key, value in self._table.items():
             rule = _rule(key, value)
-            self._rules[rule.subject][rule.pattern] = rule.limits
+            if rule is None:
+                unreadable += 1
+            else:
+                self._rules[rule.subject][rule.pattern] = rule.limits
+        if unreadable != self._unreadable:
+            self._unreadable = unreadable
+            if unreadable:
+                log.error("limits that this version cannot read are not in force", count=unreadable)
 
 
 def _check(rule: LimitRule) -> None:
@@ -149,7 +164,17 @@ def _key(rule: LimitRule) -> str:
     return f"{rule.subject}{'=' if rule.pattern.exact else '*'}{rule.pattern.text}"
 
 
-def _rule(key: str, value: bytes) -> LimitRule:
-    subject = next(one for one in Subject if key.startswith((f"{one}=", f"{one}*")))
+def _rule(key: str, value: bytes) -> LimitRule | None:
+    """Returns a rule, None if another version of the program wrote it in a way that this one does not know."""
+    for subject in Subject:
+        if key.startswith((f"{subject}=", f"{subject}*")):
+            break
+    else:
+        return None
     mark, text = key[len(subject)], key[len(subject) + 1 :]
-    return LimitRule(subject, NamePattern(text, mark == "="), json.loads(value))
+    try:
+        rule = LimitRule(subject, NamePattern(text, mark == "="), msgspec.json.decode(value, type=dict[str, int]))
+        _check(rule)
+    except (msgspec.MsgspecError, Refusal):
+        return None
+    return rule

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from hmac import compare_digest
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -57,13 +57,13 @@ class StoredToken(msgspec.Struct, frozen=True, omit_defaults=True):
 
     digest: str
     principal: str
-    created_ms: int
+    created_ms: Annotated[int, msgspec.Meta(ge=0)]
     admin: bool = False
     agents: tuple[tuple[str, bool], ...] = ()
     owners: tuple[str, ...] = ()
     session: str = ""
     verbs: tuple[Verb, ...] | None = None
-    expires_ms: int = 0
+    expires_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
     only_agents: bool = False
     only_owners: bool = False
     parent: str = ""
@@ -162,7 +162,7 @@ def find(credential: str, table: Mapping[str, bytes]) -> Found | None:
         return None
     stored = read(entry)
     # Compared in the same time wherever the first difference is.
-    if stored is None or not compare_digest(stored.digest, digest_of(secret)):
+    if stored is None or not compare_digest(stored.digest.encode(), digest_of(secret).encode()):
         return None
     entries, by_grant = [(token_id, entry)], {stored.by_grant}
     expires_ms, parent = stored.expires_ms, stored.parent

@@ -21,6 +21,7 @@ from ...ports.tables import ANY, Expected, Table
 from ..leasing import ended, outrun
 from .database import damaged, open_database
 from .folder import DataFolderError, StoreFailed, log_failure
+from .grants import load_grants
 from .locks import EmbeddedLocks
 from .presence import EmbeddedPresence
 from .sqlite import FILE as WORKING
@@ -45,15 +46,6 @@ CREATE TABLE policies(
 CREATE TABLE epochs(
     epoch INTEGER PRIMARY KEY, started_ms INTEGER NOT NULL, cause TEXT NOT NULL, recovered TEXT NOT NULL
 );
-"""
-
-# Not in the schema: files from before there were grants have no such table.
-_GRANTS = """
-CREATE TABLE IF NOT EXISTS grants(
-    principal TEXT NOT NULL, principal_exact INTEGER NOT NULL,
-    namespace TEXT NOT NULL, namespace_exact INTEGER NOT NULL,
-    verbs TEXT NOT NULL, PRIMARY KEY(principal, principal_exact, namespace, namespace_exact)
-) WITHOUT ROWID
 """
 
 T = TypeVar("T")
@@ -85,13 +77,7 @@ class _Loaded:
                 NamePattern(text, bool(exact)): msgspec.json.decode(policy, type=NamespacePolicy)
                 for text, exact, policy in db.execute("SELECT text, exact, policy FROM policies ORDER BY text")
             }
-            db.execute(_GRANTS)
-            self.grants = {
-                GrantKey(NamePattern(who, bool(all_of_it)), NamePattern(where, bool(exact))): msgspec.json.decode(
-                    verbs, type=frozenset[Verb]
-                )
-                for who, all_of_it, where, exact, verbs in db.execute("SELECT * FROM grants")
-            }
+            self.grants = load_grants(db)
             self.tables = load_tables(db)
             self.epochs = [EpochRecord(*row) for row in db.execute("SELECT * FROM epochs ORDER BY epoch")]
         except (sqlite3.DatabaseError, msgspec.MsgspecError) as error:

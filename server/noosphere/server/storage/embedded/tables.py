@@ -28,7 +28,7 @@ def load_tables(db: sqlite3.Connection) -> dict[str, dict[str, bytes]]:
     """Returns what the file has, by name of the table."""
     db.execute(_TABLE)
     tables: dict[str, dict[str, bytes]] = {}
-    for table, key, value in db.execute("SELECT tbl, key, value FROM entries"):
+    for table, key, value in db.execute("SELECT tbl, key, CAST(value AS BLOB) FROM entries"):
         tables.setdefault(table, {})[key] = bytes(value)
     return tables
 

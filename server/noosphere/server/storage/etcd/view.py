@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from types import MappingProxyType
 
@@ -11,10 +12,12 @@ import msgspec
 from noosphere.consistency import NamePattern, NamespacePolicy
 
 from ...ports.coordinator import PolicyTable
-from ...ports.grants import GrantKey, Verb
+from ...ports.grants import GrantKey, Verb, read_verbs
 from ...ports.tables import Table, check_table_name
 from . import wire_pb2 as wire
 from .keys import Layout
+
+log = logging.getLogger("noosphere.storage.etcd")
 
 
 class Agent:
@@ -122,14 +125,22 @@ class View:
             self._rules[layout.pattern_of(key)] = msgspec.json.decode(kv.value, type=NamespacePolicy)
             self._rules_moved = True
         elif key.startswith(layout.grants):
-            self._grants[layout.grant_of(key)] = msgspec.json.decode(kv.value, type=frozenset[Verb])
-            self._rules_moved = True
+            self._put_grant(layout.grant_of(key), read_verbs(kv.value))
         elif key.startswith(layout.tables):
             table, entry = layout.entry_of(key)
             self.table_of(table).show(entry, kv.value)
         elif key == layout.config:
             self._config_version = int(kv.value)
             self._rules_moved = True
+
+    def _put_grant(self, key: GrantKey, verbs: frozenset[Verb] | None) -> None:
+        if verbs is None:
+            # To grant nothing is safe, so nobody else has to wait; with a rule that cannot be read it would not be.
+            log.error("a grant that this version cannot read grants nothing")
+            self._grants.pop(key, None)
+        else:
+            self._grants[key] = verbs
+        self._rules_moved = True
 
     def _delete(self, key: bytes) -> None:
         layout = self._layout
