@@ -189,3 +189,64 @@ async def test_an_administrator_by_a_narrowed_token_operates_no_further_than_tha
                 ]
             )
     assert found == [["PERMISSION_DENIED"] * 2, ["PERMISSION_DENIED"] * 2, ["OK"] * 2]
+
+
+async def test_a_fence_is_presented_by_whoever_may_take_the_lock(world: World) -> None:
+    await world.grant("alice", TEAM, "read", "write")
+    await world.grant("bob", TEAM, "write")
+    await world.grant("alice", "locks/job", "write")
+    locks, memory = CoordinationServiceStub(world.channel), MemoryServiceStub(world.channel)
+    acquire = locks_pb.AcquireLockRequest(name="job", lease=Duration(seconds=30), call=world.alice.call)
+    held = (await locks.AcquireLock(acquire, metadata=world.alice.metadata)).lock
+
+    async def put(who: Caller, token: int) -> str:
+        call, fields = types_pb2.CallContext(), dict[str, Any](PUT)
+        call.CopyFrom(who.call)
+        call.fences.add(lock="job", token=token)
+        request = pb.PutRequest(namespace=TEAM, put=pb.PutOperation(**fields), call=call)
+        return await code(memory.Put(request, metadata=who.metadata))
+
+    assert await put(world.bob, 2**62) == "PERMISSION_DENIED"
+    assert await put(world.alice, held.token) == "OK", "nobody has made it a former holder"
+
+
+async def test_a_label_makes_no_session_one_that_its_writer_may_erase(world: World) -> None:
+    session_id = await world.open(world.alice)
+    await world.grant("bob", f"sessions/{session_id}", "read", "write")
+    sessions, facts = SessionServiceStub(world.channel), FactServiceStub(world.channel)
+
+    async def labelled(who: Caller, **labels: str) -> str:
+        request = sessions_pb.UpdateSessionRequest(session_id=session_id, set_labels=labels, call=who.call)
+        return await code(sessions.UpdateSession(request, metadata=who.metadata))
+
+    assert await labelled(world.bob, note="x") == "OK"
+    assert await labelled(world.bob, facts_owner="agent/bob") == "PERMISSION_DENIED"
+    assert await labelled(world.alice, facts_owner="agent/bob") == "OK"
+    erase = facts_pb.EraseOwnerRequest(owner="agent/bob", call=world.bob.call)
+    assert await code(facts.EraseOwner(erase, metadata=world.bob.metadata)) == "OK"
+    assert await world.session(world.alice, session_id) == "OK"
+
+
+async def test_whoever_may_only_write_in_a_session_is_not_told_what_is_said_there(world: World) -> None:
+    session_id = await world.open(world.alice, title=CANARY)
+    said = sessions_pb.Message(id="m1", role=sessions_pb.ROLE_USER, parts=[sessions_pb.Part(text=CANARY)])
+    sessions, ids = SessionServiceStub(world.channel), dict[str, Any](session_id=session_id)
+    append = sessions_pb.AppendMessagesRequest(messages=[said], call=world.alice.call, **ids)
+    await sessions.AppendMessages(append, metadata=world.alice.metadata)
+    start: dict[str, Any] = ids | {"call_id": "c", "name": "grep"}
+    request = sessions_pb.StartToolCallRequest(arguments=f'"{CANARY}"', call=world.alice.call, **start)
+    ticket = (await sessions.StartToolCall(request, metadata=world.alice.metadata)).tool_call.ticket
+    await world.grant("bob", f"sessions/{session_id}", "write")
+    call = world.bob.call
+    said.parts[0].text = "what was it?"
+    asked: tuple[tuple[Any, Any], ...] = (
+        (sessions.BeginTurn, sessions_pb.BeginTurnRequest(call=call, **ids)),
+        (sessions.AppendMessages, sessions_pb.AppendMessagesRequest(messages=[said], call=call, **ids)),
+        (sessions.StartToolCall, sessions_pb.StartToolCallRequest(arguments="{}", call=call, **start)),
+        (sessions.FinishToolCall, sessions_pb.FinishToolCallRequest(ticket=ticket, failure="x", call=call)),
+        (sessions.UpdateSession, sessions_pb.UpdateSessionRequest(set_labels={"a": "b"}, call=call, **ids)),
+        (sessions.CloseSession, sessions_pb.CloseSessionRequest(call=call, **ids)),
+    )
+    found = [await told(stub(request, metadata=world.bob.metadata)) for stub, request in asked]
+    assert [text.partition("\n")[0] for text in found] == ["OK", *["PERMISSION_DENIED"] * 5]
+    assert CANARY not in "".join(found)

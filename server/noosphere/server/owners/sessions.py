@@ -55,8 +55,10 @@ async def _look(scribe: Scribe, session_id: str, owner: str) -> _Found | None:
         raise
     if look.view.deleted or look.info is None:
         return None
-    labelled = decode_meta(look.record(META)).labels.get(OWNER_LABEL, "") == owner
-    return _Found(look.info.parent, labelled or owner == _AGENT + look.info.owner)
+    if owner.startswith(_AGENT):
+        # Whom it is labelled for says whose facts are learned from it, not who has opened it.
+        return _Found(look.info.parent, owner == _AGENT + look.info.owner)
+    return _Found(look.info.parent, decode_meta(look.record(META)).labels.get(OWNER_LABEL, "") == owner)
 
 
 def _with_forks(found: dict[str, _Found]) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ from ..memory.types import AppendOp, Call, Compare, DeleteOp, MergeOperation, Op
 from ..ports.coordinator import Incarnation
 from ..ports.store import Fence
 from ..security import calling
-from ..security.permissions import require_acting
+from ..security.permissions import require_acting, require_lock
 from ..sessions.appending import message_bytes
 from .message_shapes import message as transcript_message
 from .times import duration_ms, timestamp_ms
@@ -88,7 +88,8 @@ def call(message: types_pb2.CallContext) -> Call:
     """Returns who calls.
 
     Raises:
-        Refusal: INVALID_FIELD or VALUE_TOO_LARGE; PERMISSION_DENIED, if the caller may not act as the agent.
+        Refusal: INVALID_FIELD or VALUE_TOO_LARGE; PERMISSION_DENIED, if the caller may not act as the agent, or may not
+            take a lock whose fence it presents.
     """
     who = incarnation(message.actor, "call.actor") if message.HasField("actor") else None
     request = _request(message.request_id, who) if message.HasField("request_id") else None
@@ -97,6 +98,8 @@ def call(message: types_pb2.CallContext) -> Call:
         for fence in message.fences:
             if fence.token > REVISION_MAX:
                 raise invalid("call.fences.token", f"{fence.token} is not a fencing token")
+            # Whoever presents a number keeps out all that hold the lock under a lower one.
+            require_lock(fence.lock, message.actor.agent_id)
         fences = tuple(Fence(fence.lock, fence.token) for fence in message.fences)
     return Call(who, request, fences, _tokens(message), message.actor.fleet, calling.get())
 

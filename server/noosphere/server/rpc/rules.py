@@ -17,6 +17,7 @@ from ..ports.grants import Verb
 from ..security import Principal
 from ..security.permissions import FACTS, GROUPS, LOCKS, SESSIONS, denied
 from ..sessions.claims import GIVEN_OWNERS, OWNER_ATTRIBUTE
+from ..sessions.teaching import OWNER_LABEL
 from ..sessions.tickets import Ticket
 from .steps.requests import agent_of
 
@@ -155,12 +156,16 @@ def _namespace(*verbs: Verb) -> Needs:
     return Needs(lambda request: [(request.namespace, verb) for verb in verbs])
 
 
-def _session(verb: Verb) -> Needs:
-    return Needs(lambda request: ((SESSIONS + request.session_id, verb),))
+def _session(*verbs: Verb) -> Needs:
+    return Needs(lambda request: [(SESSIONS + request.session_id, verb) for verb in verbs])
 
 
-def _ticket(verb: Verb) -> Needs:
-    return Needs(lambda request: ((SESSIONS + Ticket.parse(request.ticket).session_id, verb),))
+def _ticket(*verbs: Verb) -> Needs:
+    def needs(request: Any) -> list[Need]:
+        resource = SESSIONS + Ticket.parse(request.ticket).session_id
+        return [(resource, verb) for verb in verbs]
+
+    return Needs(needs)
 
 
 def _lock(verb: Verb) -> Needs:
@@ -207,6 +212,14 @@ def _owners(namespace: str, put: memory_service_pb2.PutOperation) -> Iterator[Ne
         owner = put.attributes[OWNER_ATTRIBUTE].string_value
         if owner.startswith(GIVEN_OWNERS):
             yield FACTS + owner, WRITE
+
+
+def _update(request: Any) -> Iterator[Need]:
+    yield SESSIONS + request.session_id, READ
+    yield SESSIONS + request.session_id, WRITE
+    if OWNER_LABEL in request.set_labels or OWNER_LABEL in request.remove_labels:
+        # Whose a session is says who may have it erased, and whose facts are learned from it.
+        yield SESSIONS + request.session_id, ADMIN
 
 
 def _assemble(request: Any) -> Iterator[Need]:
@@ -274,22 +287,23 @@ RULES: Mapping[str, Rule] = {
         {
             "OpenSession": Opening(lambda request: request.session_id),
             "ForkSession": Opening(lambda request: request.fork_id, lambda request: request.session_id),
+            # What answers with what is there, or with what was there under the same id, needs read as well.
             "GetSession": _session(READ),
             "ListSessions": InService("those are listed that the caller may read"),
-            "UpdateSession": _session(WRITE),
-            "CloseSession": _session(WRITE),
+            "UpdateSession": Needs(_update),
+            "CloseSession": _session(READ, WRITE),
             "PurgeSession": _session(DELETE),
-            "AppendMessages": _session(WRITE),
+            "AppendMessages": _session(READ, WRITE),
             "ListMessages": _session(READ),
-            "RetractMessage": _session(WRITE),
+            "RetractMessage": _session(READ, WRITE),
             "BeginTurn": _session(WRITE),
             "EndTurn": _session(WRITE),
             "GetControl": _session(READ),
             "SetControl": _session(WRITE),
-            "StartToolCall": _session(WRITE),
-            "FinishToolCall": _ticket(WRITE),
+            "StartToolCall": _session(READ, WRITE),
+            "FinishToolCall": _ticket(READ, WRITE),
             "UploadToolResult": InService("the ticket is in the first message of the stream"),
-            "ReviewToolCall": _ticket(WRITE),
+            "ReviewToolCall": _ticket(READ, WRITE),
             "GetToolCall": _ticket(READ),
             "ListToolCalls": _session(READ),
             "ReadToolResult": _ticket(READ),

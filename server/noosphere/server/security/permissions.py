@@ -132,6 +132,19 @@ def require_acting(agent_id: str) -> None:
             raise denied_acting(principal, agent_id)
 
 
+def require_lock(name: str, agent_id: str) -> None:
+    """Checks that the call under way may take a lock whose fence it presents.
+
+    Raises:
+        Refusal: PERMISSION_DENIED; it does not tell whether there is such a lock.
+    """
+    principal, permissions = calling.get(), deciding.get()
+    if principal.open or permissions is None:
+        return
+    if not permissions.may(principal, agent_id, LOCKS + name, Verb.WRITE):
+        raise denied(Verb.WRITE, LOCKS + name)
+
+
 class Permissions:
     """Decides by the grants in force. Answers are remembered until a rule or a grant changes.
 
