@@ -7,6 +7,7 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.waiting import until
@@ -95,3 +96,59 @@ def test_lines_that_are_none_are_passed_over() -> None:
     assert read_line(line_of(entry(1))[:40]) is None
     assert read_line(b"\xff\xfe\n") is None
     assert read_line(b'{"time_ms": "soon"}') is None
+
+
+def test_half_a_line_of_who_was_killed_costs_no_other_line(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    path.write_bytes(line_of(entry(1)) + line_of(entry(2))[:30])
+    audit = AuditLog(str(path), wall_ms=lambda: CLOCK_MS)
+    audit.note(entry(3))
+    audit.close()
+    assert [read_line(line) for line in path.read_bytes().splitlines()] == [entry(1), None, entry(3)]
+
+
+def test_a_rotation_that_was_cut_off_hides_and_costs_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    for name, number in (("audit.jsonl.3", 1), ("audit.jsonl.2", 2), ("audit.jsonl", 3)):
+        (tmp_path / name).write_bytes(line_of(entry(number)))
+    for stranger in ("audit.jsonl.x", "audit.jsonl.01", "audit.jsonl.gz.1", "other.jsonl.1"):
+        (tmp_path / stranger).write_bytes(b"{")
+    assert read(path) == [entry(1), entry(2), entry(3)]
+    audit = AuditLog(str(path), wall_ms=lambda: CLOCK_MS, bytes_max=1, files_max=4)
+    audit.note(entry(4))
+    audit.close()
+    assert read(path) == [entry(1), entry(2), entry(3), entry(4)]
+
+
+async def test_a_rotation_that_fails_again_and_again_takes_no_older_file_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    for name, number in (("audit.jsonl.2", 1), ("audit.jsonl.1", 2), ("audit.jsonl", 3)):
+        (tmp_path / name).write_bytes(line_of(entry(number)))
+    audit = AuditLog(str(path), wall_ms=lambda: CLOCK_MS, bytes_max=1, files_max=5)
+    real, tries = os.open, []
+
+    def full(*arguments: Any, **options: Any) -> int:
+        tries.append(arguments)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "open", full)
+    audit.note(entry(4))
+    await until(lambda: len(tries) > 5)
+    monkeypatch.setattr(os, "open", real)
+    await until(lambda: not audit.failing)
+    audit.close()
+    assert read(path) == [entry(1), entry(2), entry(3), entry(4)]
+
+
+def test_a_file_that_was_taken_away_is_begun_anew_and_no_older_one_moves(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    (tmp_path / "audit.jsonl.1").write_bytes(line_of(entry(1)))
+    path.write_bytes(line_of(entry(2)))
+    audit = AuditLog(str(path), wall_ms=lambda: CLOCK_MS, bytes_max=1, files_max=3)
+    path.rename(tmp_path / "taken")
+    audit.note(entry(3))
+    audit.close()
+    assert not audit.failing
+    assert read(path) == [entry(1), entry(3)]

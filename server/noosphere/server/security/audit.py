@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import stat
 import sys
 import threading
 from collections import deque
@@ -29,6 +31,7 @@ BATCH_ENTRIES = 2_000
 INTERVAL_SECONDS = 0.1
 CLOSE_SECONDS = 5.0
 _ENCODER = msgspec.json.Encoder()
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -95,12 +98,15 @@ def read_line(line: bytes) -> Entry | None:
 
 def files_of(path: Path) -> list[Path]:
     """Returns the files that there are of an audit log, oldest first."""
-    older = []
-    number = 1
-    while (rotated := path.with_name(f"{path.name}.{number}")).exists():
-        older.append(rotated)
-        number += 1
-    return [*reversed(older), *([path] if path.exists() else [])]
+    numbers = []
+    with contextlib.suppress(OSError):
+        for name in os.listdir(path.parent):
+            stem, _, number = name.rpartition(".")
+            # A rotation that was cut off leaves a gap between the numbers.
+            if stem == path.name and _NUMBER.fullmatch(number):
+                numbers.append(int(number))
+    older = [path.with_name(f"{path.name}.{number}") for number in sorted(numbers, reverse=True)]
+    return [*older, *([path] if path.exists() else [])]
 
 
 class AuditLog:
@@ -179,9 +185,10 @@ class AuditLog:
             lines.append(line_of(Entry(self._wall_ms(), kind="lost", lost=lost)))
         try:
             self._file.write(b"".join(lines))
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            # A ValueError is standard output that has been closed.
             if not self._failing:
-                log.error("the audit log cannot be written", error=error.strerror)
+                log.error("the audit log cannot be written", error=getattr(error, "strerror", None) or str(error))
             self._failing = True
             return False
         if self._failing:
@@ -212,6 +219,7 @@ class _Files:
         self._path = path
         self._bytes_max = bytes_max
         self._files_max = files_max
+        self._torn = False
         self._open()
 
     def write(self, lines: bytes) -> None:
@@ -222,6 +230,9 @@ class _Files:
         """
         if self._size and self._size + len(lines) > self._bytes_max:
             self._rotate()
+        if self._torn:
+            # Who wrote it was killed half way. The next entry must not become the end of that line.
+            lines = b"\n" + lines
         written = 0
         try:
             while written < len(lines):
@@ -232,6 +243,7 @@ class _Files:
                 os.ftruncate(self._number, self._size)
             raise
         self._size += written
+        self._torn = False
 
     def close(self) -> None:
         """Has what was written on the disk."""
@@ -242,13 +254,17 @@ class _Files:
     def _open(self) -> None:
         self._number = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._size = os.fstat(self._number).st_size
+        self._torn = self._size > 0 and _ends_within_a_line(self._path)
 
     def _rotate(self) -> None:
         kept = self._files_max - 1
-        for number in range(kept - 1, 0, -1):
-            with contextlib.suppress(FileNotFoundError):
+        # Somebody may have taken it away, or an earlier attempt has failed after that: then nothing has to move.
+        if not self._path.exists():
+            pass
+        elif kept:
+            free = next((number for number in range(1, kept) if not self._numbered(number).exists()), kept)
+            for number in range(free - 1, 0, -1):
                 os.replace(self._numbered(number), self._numbered(number + 1))
-        if kept:
             os.replace(self._path, self._numbered(1))
         else:
             os.unlink(self._path)
@@ -258,6 +274,15 @@ class _Files:
 
     def _numbered(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")
+
+
+def _ends_within_a_line(path: Path) -> bool:
+    # Who may only write to it cannot tell; then it is taken for whole.
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+    return False
 
 
 def time_text(time_ms: int) -> str:
