@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.support.cli import Cli, holds
 from tests.support.doctor import Elsewhere, findings, names
+from tests.support.issuer import AUDIENCE, ISSUER, jwk, key_set
 from tests.support.process import ServerProcess
 from tests.support.redis import free_port
 
@@ -170,7 +171,10 @@ async def test_a_port_that_another_program_has(data: Path) -> None:
         port = other.getsockname()[1]
         assert await names(data=data, listen=f"127.0.0.1:{port}") == ["port_in_use"]
         taken = f"127.0.0.1:{port}"
-        assert await names(data=data, listen=f"127.0.0.1:{free_port()}", metrics_listen=taken) == ["port_in_use"]
+        for key in ("metrics_listen", "health_listen"):
+            also: dict[str, Any] = {key: taken}
+            (found,) = await findings(data=data, listen=f"127.0.0.1:{free_port()}", **also)
+            assert (found.name, key in found.what) == ("port_in_use", True)
 
 
 async def test_an_expired_certificate(data: Path, listen: str, tls: Path) -> None:
@@ -221,6 +225,31 @@ async def test_a_configuration_with_secrets_that_everybody_can_read(data: Path, 
 
 async def test_tokens_without_a_first_one(data: Path, listen: str) -> None:
     assert await names(data=data, listen=listen, tokens=True) == ["no_admin_token"]
+
+
+async def test_an_audit_log_that_cannot_be_written(data: Path, listen: str, tmp_path: Path) -> None:
+    well = tmp_path / "audit.jsonl"
+    assert await names(data=data, listen=listen, audit_log=str(well)) == []
+    assert not well.exists(), "nothing was made"
+    for path in (tmp_path, tmp_path / "none" / "audit.jsonl", Path("/proc/noosphere.jsonl")):
+        (found,) = await findings(data=data, listen=listen, audit_log=str(path))
+        assert (found.name, str(path) in found.evidence) == ("audit_unusable", True)
+
+
+async def test_keys_of_tokens_that_cannot_be_used(data: Path, listen: str, tmp_path: Path) -> None:
+    file = tmp_path / "jwks.json"
+    issuer: dict[str, Any] = {"jwt_issuer": ISSUER, "jwt_audience": AUDIENCE, "jwt_admins": "root", "data": data, "listen": listen}
+    file.write_bytes(key_set(jwk("ES256", "k")))
+    assert await names(jwt_jwks=str(file), **issuer) == []
+    for content in (b"", b"{}", key_set()):
+        file.write_bytes(content)
+        (found,) = await findings(jwt_jwks=str(file), **issuer)
+        assert (found.name, str(file) in found.evidence) == ("keys_unusable", True)
+    assert await names(jwt_jwks=str(tmp_path / "none.json"), **issuer) == ["keys_unusable"]
+    nowhere = f"http://127.0.0.1:{free_port()}/jwks"
+    (found,) = await findings(jwt_jwks=nowhere, **issuer)
+    # Such a server starts, and takes tokens once the keys are there.
+    assert (found.name, found.severity) == ("keys_unreachable", "warning")
 
 
 async def test_a_coordinator_of_a_newer_format(served: ServerProcess, data: Path, listen: str) -> None:

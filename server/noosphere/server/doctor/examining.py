@@ -16,6 +16,7 @@ from .certificates import examine_certificates
 from .etcd import examine_etcd
 from .files import examine_folder, examine_secrets, examine_tokens
 from .findings import Finding, problem
+from .named_files import examine_audit, examine_keys
 from .running import examine_addresses, running_at
 from .surroundings import Machine, Surroundings
 
@@ -47,9 +48,12 @@ async def examine(
         examine_tokens(settings),
         examine_certificates(settings, surroundings),
         examine_addresses(settings, running),
+        examine_audit(settings),
     ):
         for one in found:
             yield one
+    async for one in examine_keys(settings):
+        yield one
     if urls := split_list(settings.redis_urls.get_secret_value()):
         try:
             from .redis import examine_redis

@@ -89,7 +89,8 @@ def examine_addresses(settings: Settings, running: Running | None) -> Iterator[F
                 "use the program of the server's version, or restart the server with this one",
             )
         return
-    for key, address in (("listen", settings.listen), ("metrics_listen", settings.metrics_listen)):
+    for key in ("listen", "health_listen", "metrics_listen"):
+        address = getattr(settings, key)
         if not address:
             continue
         host, port = split_address(address)
