@@ -238,7 +238,13 @@ async def test_an_audit_log_that_cannot_be_written(data: Path, listen: str, tmp_
 
 async def test_keys_of_tokens_that_cannot_be_used(data: Path, listen: str, tmp_path: Path) -> None:
     file = tmp_path / "jwks.json"
-    issuer: dict[str, Any] = {"jwt_issuer": ISSUER, "jwt_audience": AUDIENCE, "jwt_admins": "root", "data": data, "listen": listen}
+    issuer: dict[str, Any] = {
+        "jwt_issuer": ISSUER,
+        "jwt_audience": AUDIENCE,
+        "jwt_admins": "root",
+        "data": data,
+        "listen": listen,
+    }
     file.write_bytes(key_set(jwk("ES256", "k")))
     assert await names(jwt_jwks=str(file), **issuer) == []
     for content in (b"", b"{}", key_set()):
