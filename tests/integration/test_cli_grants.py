@@ -51,7 +51,12 @@ def test_grants_are_set_listed_checked_and_taken_back(cli: Cli) -> None:
     assert (denied.code, document["permitted"], document["reason"]) == (1, False, "nothing allows it")
     assert (other.code, other.lines[0]) == (1, "denied: the principal may not act as the agent")
     assert own.lines == ["permitted: it is the agent's own"]
-    cli.ok("grant", "remove", "alice", "shared/team*")
+    mistyped = cli.ok("grant", "remove", "alice", "shared/team").text
+    assert mistyped.startswith("nothing was granted on shared/team to alice by these patterns; ")
+    assert cli.ok("grant", "list", "--json").json_lines == documents.json_lines
+    assert cli.ok("grant", "remove", "alice", "shared/team*").lines == [
+        "taken back: read write on shared/team* to alice"
+    ]
     assert cli.ok("grant", "list", "--json").json_lines == documents.json_lines[:1]
 
 
@@ -66,6 +71,7 @@ def test_what_cannot_be_granted_is_told_by_field(cli: Cli) -> None:
         found = cli.run("grant", *command)
         assert found.code == code, found
         assert text in found.error
+        assert found.error.count("agents/…") <= 1, "the forms are told once"
 
 
 async def test_every_page_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,8 +52,10 @@ def test_limits_are_set_listed_shown_and_removed(limited: ServerProcess) -> None
     assert odd.code != 0
     assert "streams_max: is no limit of namespaces" in odd.error
     assert none.code == 2
-    for name in ("shown*", "shown-1"):
-        cli.ok("limits", "remove", "agent", name)
+    mistyped = cli.ok("limits", "remove", "agent", "shown-").text
+    assert mistyped.startswith("agent shown-: nothing was set by this pattern; ")
+    for name, words in (("shown*", "calls_per_second=100 streams_max=0"), ("shown-1", "calls_per_second=7")):
+        assert cli.ok("limits", "remove", "agent", name).lines == [f"agent {name}: removed {words}"]
     assert "shown" not in cli.ok("limits", "list").text
 
 

@@ -148,7 +148,10 @@ def _log_file(named: str, config: Path | None) -> Path:
         except ConfigError as error:
             raise usage(str(error)) from None
     if named in ("", STANDARD_OUTPUT):
-        raise usage("no file is named, and audit_log is not set to one")
+        raise usage(
+            "FILE is not given, and audit_log of this configuration names no file: give the file that the server "
+            "writes, or the --config that it was started with"
+        )
     path = Path(named)
     if not files_of(path):
         raise CliError(ExitCode.REFUSED, f"there is no audit log {named}", "NOT_FOUND")

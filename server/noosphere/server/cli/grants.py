@@ -77,11 +77,14 @@ def remove(
     """Take a grant back; in force on every server within a second. JSON: the Grant, without verbs."""
     options = common(ctx, server, as_json, None, timeout)
     grant = _grant(principal, resource, (), exact=exact)
-    call(_set(options, grant))
+    verbs = call(_taken_back(options, grant))
+    about = f"on {_text(grant.resource)} to {_text(grant.principal)}"
     if options.as_json:
         print_json(grant_data(grant))
+    elif verbs:
+        print_line(f"taken back: {' '.join(verbs)} {about}")
     else:
-        print_line(f"nothing is granted on {_text(grant.resource)} to {_text(grant.principal)} by these patterns")
+        print_line(f"nothing was granted {about} by these patterns; `noosphere grant list` shows what is")
 
 
 @app.command("list")
@@ -178,6 +181,14 @@ async def _set(options: Common, grant: pb.Grant) -> None:
 
     async with connected(options) as client:
         await client.call(AdminServiceStub(client.channel).SetGrant, pb.SetGrantRequest(grant=grant), changes=True)
+
+
+async def _taken_back(options: Common, grant: pb.Grant) -> list[str]:
+    """Takes a grant back, and returns what it allowed: nothing if there was none of exactly these patterns."""
+    before = await _listed(options)
+    await _set(options, grant)
+    same = (one for one in before if one.principal == grant.principal and one.resource == grant.resource)
+    return [verb for one in same for verb in one.verbs]
 
 
 async def _listed(options: Common) -> list[pb.Grant]:

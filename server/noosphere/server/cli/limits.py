@@ -117,11 +117,13 @@ def remove(
     """Remove the limits that were set for these names. JSON: the LimitRule, without limits."""
     options = common(ctx, server, as_json, None, timeout)
     rule = _rule(of, names, {}, exact=exact)
-    call(_set(options, rule))
+    limits = call(_removed(options, rule))
     if options.as_json:
         print_json(rule_data(rule))
+    elif limits is not None:
+        print_line(f"{of} {names}: removed {_words(limits_data(limits))}")
     else:
-        print_line(f"{of} {names}: nothing is set")
+        print_line(f"{of} {names}: nothing was set by this pattern; `noosphere limits list` shows what is")
 
 
 @app.command("list")
@@ -213,6 +215,14 @@ async def _set(options: Common, rule: pb.LimitRule) -> None:
 
     async with connected(options) as client:
         await client.call(AdminServiceStub(client.channel).SetLimits, pb.SetLimitsRequest(rule=rule), changes=True)
+
+
+async def _removed(options: Common, rule: pb.LimitRule) -> pb.Limits | None:
+    """Removes the limits of a pattern, and returns what they were: None if there were none of exactly this one."""
+    before = await _listed(options)
+    await _set(options, rule)
+    same = (one.limits for one in before if one.subject == rule.subject and one.pattern == rule.pattern)
+    return next(same, None)
 
 
 async def _listed(options: Common) -> list[pb.LimitRule]:

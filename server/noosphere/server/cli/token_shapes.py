@@ -27,7 +27,7 @@ class TokenShape(TypedDict):
 class NewTokenShape(TokenShape):
     """A token that was just made."""
 
-    token: Annotated[str, "The whole of it, shown this once."]
+    token: Annotated[str | None, "The whole of it, shown this once; null if it was written to a file."]
 
 
 class RevokedShape(TypedDict):

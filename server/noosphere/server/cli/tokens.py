@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import typer
 from .common import ConfigOption, JsonOption, ServerOption, TimeoutOption, common, path_option
 from .exits import CliError, ExitCode, usage
 from .output import print_json, print_line, print_table, shorten
+from .private_files import private_file
 from .session import call, connected
 from .values import parse_duration
 
@@ -63,6 +65,10 @@ def create(
         typer.Option("--ttl", metavar="DURATION", help="How long it is valid, e.g. 30d. [default: for ever]"),
     ] = None,
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="What it is for.")] = "",
+    to: Annotated[
+        Path | None,
+        path_option("--to", help="Write it to this file, which only you can read, instead of printing it."),
+    ] = None,
     offline: Annotated[
         bool,
         typer.Option("--offline", help="Write to the data folder, whose server is stopped, or to etcd."),
@@ -76,7 +82,7 @@ def create(
     as_json: JsonOption = False,
     timeout: TimeoutOption = None,
 ) -> None:
-    """Make an API token, and print it this once: only a hash of it is kept. JSON: a NewToken.
+    """Make an API token, and print it this once, or write it to a file: only a hash of it is kept. JSON: a NewToken.
 
     The first administrator's has to be made offline, because nobody could ask a server for it: so is what has --admin
     while neither a server nor a token is named. The server must be stopped then, unless it keeps tokens in etcd.
@@ -96,17 +102,21 @@ def create(
     )
     if not wanted.principal:
         raise usage("PRINCIPAL is required: whom the token stands for, as grants name it")
-    if offline or data is not None or (admin and not _names_a_server(options)):
-        token, info = _offline(wanted, data, config)
-    else:
-        token, info = call(_asked_for(options, wanted))
+    alone = offline or data is not None or (admin and not _names_a_server(options))
+    # A token that finds no place would be lost, and valid: so the file comes first.
+    with private_file(to) if to is not None else contextlib.nullcontext() as write:
+        token, info = _offline(wanted, data, config) if alone else call(_asked_for(options, wanted))
+        if write is not None:
+            write(f"{token}\n")
     if options.as_json:
-        document: NewTokenShape = {**token_data(info), "token": token}
+        document: NewTokenShape = {**token_data(info), "token": None if to is not None else token}
         print_json(document)
         return
-    print_line(token)
+    if to is None:
+        print_line(token)
     # Beside the token itself, which programs read.
-    print(f"token noo_{info.token_id} of {info.principal!r}; it is not shown again", file=sys.stderr)
+    where = f"is in {to}, which only you can read" if to is not None else "is not shown again"
+    print(f"token noo_{info.token_id} of {info.principal!r} {where}", file=sys.stderr)
 
 
 @app.command("list")

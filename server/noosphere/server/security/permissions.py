@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from enum import StrEnum
 from typing import NamedTuple
 
-from noosphere.consistency import NamePattern, Reason, Refusal, invalid, too_large
+from noosphere.consistency import NamePattern, NamespaceKind, Reason, Refusal, invalid, too_large
 from noosphere.consistency.limits import NAMESPACE_BYTES_MAX
 
 from ..ports.coordinator import PolicyTable
@@ -291,8 +291,10 @@ def _check_resource(pattern: NamePattern) -> None:
         try:
             pattern.check()
         except Refusal as refusal:
+            if pattern.text.partition("/")[0] in set(NamespaceKind):
+                raise invalid(field, f"{pattern.text!r} is no such name: {refusal.message}") from None
             forms = "agents/…, sessions/…, shared/…, facts/…, locks/… or groups/…"
-            raise invalid(field, f"{pattern.text!r} is not {forms}: {refusal.message}") from None
+            raise invalid(field, f"{pattern.text!r} is not {forms}") from None
         return
     rest = pattern.text[len(kind) :]
     if pattern.exact and not rest:
