@@ -19,7 +19,7 @@ from noosphere.server.ports.runtime import SystemClock
 from noosphere.server.ports.store import NamespaceRef
 from noosphere.server.storage.embedded import EmbeddedCoordinator
 from noosphere.server.storage.etcd import EtcdCoordinator
-from noosphere.server.storage.redis import RedisStore, UnfitRedis, engine, lease
+from noosphere.server.storage.redis import RedisStore, UnfitRedis, engine, lease, scripts
 
 pytestmark = needs_redis
 
@@ -248,6 +248,27 @@ async def test_a_first_replica_that_comes_begins_no_epoch(
     finally:
         await first.close()
         late.kill()
+
+
+async def test_servers_with_other_scripts_share_an_epoch(
+    primary: RedisProcess, coordinator: EmbeddedCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SystemClock()
+    before = await RedisStore.open([primary.url], coordinator, clock=clock)
+    await write(before, put("k"), namespace=A)
+    source = scripts._source
+    monkeypatch.setattr(scripts, "_source", lambda name: f"-- of the next version\n{source(name)}")
+    after = await RedisStore.open([primary.url], coordinator, clock=clock)
+    try:
+        # Both go on, as they do while the servers of a fleet are replaced one after the other.
+        for number, store in enumerate((after, before, after)):
+            await write(store, put(f"k{number}"), namespace=A)
+        assert await head(before, A) == await head(after, A)
+        assert before.epoch == after.epoch
+        assert len(await coordinator.epochs()) == 2
+    finally:
+        await after.close()
+        await before.close()
 
 
 async def test_an_epoch_that_a_newer_version_has_begun_is_not_answered_with_another_one(
