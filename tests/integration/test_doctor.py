@@ -17,6 +17,7 @@ from tests.support.process import ServerProcess
 from tests.support.redis import free_port
 
 from noosphere.server.cli.backup_shapes import FindingShape
+from noosphere.server.doctor import running
 from noosphere.server.doctor.surroundings import Room
 from noosphere.server.ports.runtime import SystemClock
 from noosphere.server.security.folder import create_certificates
@@ -175,6 +176,22 @@ async def test_a_port_that_another_program_has(data: Path) -> None:
             also: dict[str, Any] = {key: taken}
             (found,) = await findings(data=data, listen=f"127.0.0.1:{free_port()}", **also)
             assert (found.name, key in found.what) == ("port_in_use", True)
+
+
+async def test_an_address_of_another_machine(data: Path) -> None:
+    # Of a network that is for documents alone.
+    (found,) = await findings(data=data, listen=f"192.0.2.1:{free_port()}", insecure=True)
+    assert (found.name, "192.0.2.1" in found.evidence) == ("address_unusable", True)
+
+
+@pytest.mark.parametrize(
+    ("version", "found"), [("0.1.9", []), ("0.2.0", ["server_version"]), ("1.1.0", ["server_version"])]
+)
+async def test_a_server_of_another_version(
+    served: ServerProcess, monkeypatch: pytest.MonkeyPatch, version: str, found: list[str]
+) -> None:
+    monkeypatch.setattr(running, "__version__", version)
+    assert await names(data=served.data, listen=served.address) == found
 
 
 async def test_an_expired_certificate(data: Path, listen: str, tls: Path) -> None:
