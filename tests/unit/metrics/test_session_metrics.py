@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from noosphere.consistency import ConflictPolicy, Reason, Refusal
+from noosphere.server.auditing import audited
+from noosphere.server.config import Settings
 from noosphere.server.metrics import (
     Exporter,
     PrometheusCallMetrics,
@@ -27,6 +29,7 @@ from noosphere.server.metrics import (
 from noosphere.server.metrics.latency import BOUNDS, Latency
 from noosphere.server.metrics.memory import namespace_class
 from noosphere.server.metrics.sessions import CLASSES_MAX, OTHER
+from noosphere.server.ports.runtime import SystemClock
 from noosphere.server.transitions.health import Metric
 
 ALERTS = Path(__file__).parents[3] / "docs" / "prometheus" / "alerts.yml"
@@ -115,8 +118,9 @@ async def _state() -> State:
     return State(agents=3, jobs_dead=2, oldest_job_seconds=1.5, epoch=7)
 
 
-def test_alerts_and_dashboard_name_series_and_bounds_that_exist(registry: CollectorRegistry) -> None:
-    text = everything(registry)
+def test_alerts_and_dashboard_name_series_and_bounds_that_exist(registry: CollectorRegistry, tmp_path: Path) -> None:
+    with audited(Settings(audit_log=str(tmp_path / "audit.jsonl")), SystemClock(), registry):
+        text = everything(registry)
     for file in (ALERTS, DASHBOARD):
         shown = file.read_text().replace('\\"', '"')
         named = set(re.findall(r"(?:noosphere|process)_\w+", shown))
