@@ -56,8 +56,14 @@ class Access:
         self._clock = clock
         self._users: dict[str, tuple[SessionUsers, int]] = {}
 
-    def may(self, call: Call, namespace: str, verb: Verb = Verb.READ) -> bool:
+    def may(self, call: Call, namespace: str, verb: Verb = Verb.READ, *, lately: bool = False) -> bool:
         """Tells whether the caller may do something in a namespace.
+
+        Args:
+            call: who calls.
+            namespace: where.
+            verb: what.
+            lately: as for :meth:`may_as`; needed wherever the call was not checked for this namespace when it began.
 
         Raises:
             Unsettled: who uses the session must be looked up.
@@ -66,20 +72,20 @@ class Access:
         if kind is NamespaceKind.FACTS:
             return False
         if not call.principal.open:
-            return self.may_as(call.principal, call.agent_id, namespace, verb)
+            return self.may_as(call.principal, call.agent_id, namespace, verb, lately=lately)
         if kind is not NamespaceKind.AGENT:
             return True
         who = call.incarnation
         return who is not None and (who.agent_id == owner or who.agent_id.startswith(OPERATOR_PREFIX))
 
-    def require(self, call: Call, namespace: str, verb: Verb = Verb.READ) -> None:
-        """Checks what a caller wants to do.
+    def require(self, call: Call, namespace: str, verb: Verb = Verb.READ, *, lately: bool = False) -> None:
+        """Checks what a caller wants to do; the arguments are those of :meth:`may`.
 
         Raises:
             Refusal: PERMISSION_DENIED; it does not tell whether the namespace exists.
             Unsettled: who uses the session must be looked up.
         """
-        if not self.may(call, namespace, verb):
+        if not self.may(call, namespace, verb, lately=lately):
             raise denied(verb, namespace)
 
     def may_as(self, principal: Principal, agent_id: str, resource: str, verb: Verb, *, lately: bool = False) -> bool:
@@ -152,10 +158,10 @@ class Access:
     async def may_in_session(self, call: Call, session_id: str, verb: Verb) -> bool:
         """Tells whether the caller may do something in a session, which is looked up if need be."""
         try:
-            return self.may(call, SESSIONS + session_id, verb)
+            return self.may(call, SESSIONS + session_id, verb, lately=True)
         except Unsettled as unsettled:
             await unsettled.settle()
-            return self.may(call, SESSIONS + session_id, verb)
+            return self.may(call, SESSIONS + session_id, verb, lately=True)
 
     async def look_up(self, session_id: str) -> None:
         """Finds out who uses a session, for what is decided in this call.

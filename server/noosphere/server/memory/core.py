@@ -95,19 +95,20 @@ class Core:
             self._rules[namespace] = policy
         return Rules(policy, table.config_version)
 
-    def admit_reader(self, call: Call, namespace: str, verb: Verb = Verb.READ) -> None:
+    def admit_reader(self, call: Call, namespace: str, verb: Verb = Verb.READ, *, lately: bool = False) -> None:
         """Checks a reader's name, permission and incarnation; renews its lease.
 
         Args:
             call: who calls.
             namespace: where.
             verb: what the caller must be permitted to do; some read to delete, or to watch.
+            lately: see :meth:`.access.Access.may`.
 
         Raises:
             Refusal: INVALID_FIELD, PERMISSION_DENIED, STALE_INCARNATION.
         """
         check_namespace(namespace)
-        self.access.require(call, namespace, verb)
+        self.access.require(call, namespace, verb, lately=lately)
         self.require_current(call)
 
     def require_current(self, call: Call) -> None:

@@ -76,7 +76,7 @@ async def validate(core: Core, call: Call, ref: NamespaceRef, written: Iterable[
     stale: list[StaleEntry] = []
     ends_ms = NEVER_MS
     for name in elsewhere:
-        core.admit_reader(call, name)
+        core.admit_reader(call, name, lately=True)
         seen = guarded.namespaces[name]
         present = await look(core, await core.locate(name), seen, accepted=False)
         differing = differences(present, seen)

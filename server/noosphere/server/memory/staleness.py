@@ -209,7 +209,7 @@ async def refresh(core: Core, call: Call) -> Refreshed:
     parts = dict(read_set.namespaces)
     heads: dict[str, int] = {}
     for name, seen in read_set.guarded(tokens.guards).namespaces.items():
-        core.admit_reader(call, name)
+        core.admit_reader(call, name, lately=True)
         present = await look(core, await core.locate(name), seen, accepted=False)
         if await _expire_ended(core, present, differences(present, seen)):
             present = await look(core, present.ref, seen, accepted=False)
