@@ -21,7 +21,7 @@ from .config import Settings
 from .drivers import StartupError, is_replica, may_end, on_etcd
 from .dumping import DumpError, DumpFile, Summary
 from .dumping.bodies import bytes_of
-from .dumping.lines import Entry, FactLine, FenceLine, Granted, JobLine, Line, RecordLine, Rule, Space
+from .dumping.lines import Entry, FactLine, FenceLine, Granted, Header, JobLine, Line, RecordLine, Rule, Space
 from .dumping.meanings import content_of, grant_of, image_of, job_of, record_of, rule_of
 from .ports.coordinator import Coordinator, PolicyTable
 from .ports.factqueue import FactQueue, Job
@@ -35,6 +35,7 @@ from .storage.embedded.images import ImageWriter
 from .storage.embedded.sqlite import FILE as WORKING
 from .storage.embedded.sqlite import SqliteJournal
 from .storage.facts import EmbeddedFactQueue, EmbeddedFactStore
+from .storage.facts.checks import check_contents, check_jobs
 from .storage.facts.queue import FILE as QUEUE
 from .storage.facts.store import FILE as FACTS
 
@@ -83,7 +84,7 @@ async def restore(
         DumpError: the dump cannot be used; nothing was changed.
         RestoreError: the target is not empty, cannot be used, or is not complete now.
     """
-    summary = await asyncio.to_thread(dump.verify)
+    summary = await asyncio.to_thread(dump.verify, check_line)
     if is_replica(settings) and summary.facts and not without_facts:
         raise RestoreError(
             f"the dump has {summary.facts:,} versions of facts, and replicas (etcd_endpoints) have no fact store for "
@@ -103,6 +104,21 @@ async def restore(
             "with --replace has ended"
         ) from error
     return summary, epoch
+
+
+def check_line(line: Line, header: Header) -> None:
+    """Checks what would be refused when it is written, and what was there before would be gone by then.
+
+    Raises:
+        Refusal: INVALID_FIELD or VALUE_TOO_LARGE.
+    """
+    match line:
+        case FactLine():
+            check_contents((content_of(line),), header.dimension)
+        case JobLine():
+            check_jobs((job_of(line),))
+        case _:
+            pass
 
 
 class _Filling:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from noosphere.consistency import NEVER_MS, NamespacePolicy
 from noosphere.server.dumping import DumpError, DumpFile, write_dump
@@ -31,6 +32,7 @@ from noosphere.server.dumping.lines import (
     line_of,
 )
 from noosphere.server.dumping.meanings import rule_of
+from noosphere.server.restoring import check_line
 
 HEADER = Header(1, "9.9.9", 1_000, 2, "embedded", "some model", 2, ("limits",))
 RULE = Rule("shared/", False, {"conflict_policy": 1})
@@ -53,7 +55,7 @@ def dump_of(*lines: Line) -> bytes:
 def problem(path: Path, data: bytes) -> str:
     path.write_bytes(data)
     with pytest.raises(DumpError) as caught:
-        DumpFile(path).verify()
+        DumpFile(path).verify(check_line)
     text = str(caught.value)
     assert str(path) in text
     assert "\n" not in text
@@ -109,6 +111,14 @@ def test_lines_that_are_missing_doubled_or_in_another_order_are_refused(tmp_path
         ((HEADER, Space("shared/a", 1, 0, False, 1 << 60, 0, 0, ()), COUNTERS), "head"),
         ((HEADER, SPACE, RecordLine("k", 8, 0, 0, body_of(b"")), COUNTERS), "revision"),
         ((HEADER, Counters(-1, 0, 0)), "number"),
+        ((HEADER, Entry("limits", "", body_of(b"x")), COUNTERS), "key: must be 1 to 512 bytes"),
+        ((HEADER, Entry("limits", "a", body_of(b"x" * 20_000)), COUNTERS), "too many bytes in an entry"),
+        ((HEADER, replace(FACT, owner=""), COUNTERS), "owner: is empty"),
+        ((HEADER, replace(FACT, recorded_ms=-1), COUNTERS), "recorded_ms: -1"),
+        ((HEADER, replace(FACT, predicate="x" * 70_000), COUNTERS), "predicate"),
+        ((HEADER, replace(FACT, vector="AACAPw=="), COUNTERS), "vector"),
+        ((HEADER, replace(JOB, id=""), COUNTERS), "id"),
+        ((HEADER, replace(JOB, priority=-1), COUNTERS), "priority: -1"),
     ],
 )
 def test_a_dump_that_makes_no_sense_is_refused_though_its_digest_is_right(

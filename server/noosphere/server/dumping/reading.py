@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
@@ -16,7 +16,7 @@ from noosphere.consistency import NamespacePolicy, Refusal
 from noosphere.consistency.revision import EPOCH_MAX, REVISION_MAX
 
 from ..ports.factstore import FactContent
-from ..ports.tables import check_table_name
+from ..ports.tables import Table, check_entry, check_table_name
 from .bodies import bytes_of
 from .lines import (
     FORMAT,
@@ -37,9 +37,10 @@ from .lines import (
     line_of,
     parse,
 )
-from .meanings import content_of, grant_of
+from .meanings import content_of, grant_of, job_of
 
 _GZIP_MAGIC = b"\x1f\x8b"
+_NOTHING = Table()
 # What may not come before what.
 _ORDER: dict[type[Line], int] = {
     Header: 0,
@@ -87,8 +88,11 @@ class DumpFile:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def verify(self) -> Summary:
+    def verify(self, fits: Callable[[Line, Header], None] = lambda line, header: None) -> Summary:
         """Reads all of it.
+
+        Args:
+            fits: raises a Refusal for a line that its target would refuse.
 
         Raises:
             DumpError: it cannot be read, is no dump, of a newer format, cut off or altered.
@@ -118,6 +122,7 @@ class DumpFile:
                 counters = line
             try:
                 _check(line, header, space)
+                fits(line, header)
             except (ValueError, Refusal) as error:
                 raise self._damaged(number, str(error)) from None
         if header is None or end is None:
@@ -228,7 +233,7 @@ def _check(line: Line, header: Header, space: Space | None) -> None:
         case Entry():
             if line.table not in header.tables:
                 raise ValueError(f"table: {line.table!r} is none of those that the header names")
-            bytes_of(line.value)
+            check_entry(line.table, _NOTHING, line.key, bytes_of(line.value))
         case Space():
             _within("generation", line.generation, REVISION_MAX)
             _within("head", line.head, header.epoch << 40 | (1 << 40) - 1)
@@ -249,7 +254,7 @@ def _check(line: Line, header: Header, space: Space | None) -> None:
         case FactLine():
             _sized(content_of(line), header.dimension)
         case JobLine():
-            bytes_of(line.body)
+            job_of(line)
 
 
 def _within(name: str, value: int, high: int) -> None:
