@@ -169,6 +169,7 @@ def test_the_first_administrator_is_made_offline_and_makes_the_rest(tmp_path: Pa
         assert (busy.code, "is already in use by process" in busy.error, "--server" in busy.error) == (3, True, True)
         nobody = cli.run("token", "list")
         assert (nobody.code, nobody.error.startswith("UNAUTHENTICATED: ")) == (1, True)
+        assert nobody.error.endswith("(--token-file, NOOSPHERE_TOKEN_FILE or NOOSPHERE_TOKEN give a token)")
         worker = cli.run(
             *("token", "create", "worker", "--act-as", "team/*", "--owner", "user/1", "--verb", "read"),
             *("--ttl", "1h", "--note", "for tests", "--json"),

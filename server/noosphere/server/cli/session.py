@@ -24,7 +24,10 @@ _TLS_FIELD = re.compile(r"(?:--)?\btls\.(ca|certificate|key)(?=:|\Z)")
 _EXPLANATION_TOKENS_MAX = 600
 _ADVICE = "--expected-version replaces what you saw, --blind whatever is there"
 # What the server calls by the names of its API, as commands.
-_HINTS = {"NAMESPACE_DELETED": " (`noosphere ns create` makes it live again)"}
+_HINTS = {
+    "NAMESPACE_DELETED": " (`noosphere ns create` makes it live again)",
+    "UNAUTHENTICATED": " (--token-file, NOOSPHERE_TOKEN_FILE or NOOSPHERE_TOKEN give a token)",
+}
 
 
 def call(coroutine: Coroutine[Any, Any, T], advice: str = _ADVICE) -> T:

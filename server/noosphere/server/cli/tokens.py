@@ -115,8 +115,8 @@ def create(
     if to is None:
         print_line(token)
     # Beside the token itself, which programs read.
-    where = f"is in {to}, which only you can read" if to is not None else "is not shown again"
-    print(f"token noo_{info.token_id} of {info.principal!r} {where}", file=sys.stderr)
+    where = f"it is in {to}, which only you can read" if to is not None else "it is not shown again"
+    print(f"token noo_{info.token_id} of {info.principal!r}; {where}", file=sys.stderr)
 
 
 @app.command("list")

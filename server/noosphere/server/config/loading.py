@@ -107,11 +107,12 @@ def _explain(origin: str, key: str, error: ErrorDetails) -> str:
 
 
 def _known(name: str, known: Iterable[str]) -> str:
-    """Returns which names are known, after the one that is most like an unknown one."""
+    """Returns the name that is most like an unknown one, or which are known if none is like it."""
     # What all variables begin with must not make them look alike.
     names = {one.removeprefix(ENV_PREFIX): one for one in known}
     meant = difflib.get_close_matches(name.removeprefix(ENV_PREFIX), names, n=1)
-    return f"{f'is {names[meant[0]]} meant? ' if meant else ''}known are {', '.join(names.values())}"
+    # A hundred names would bury the one.
+    return f"is {names[meant[0]]} meant?" if meant else f"known are {', '.join(names.values())}"
 
 
 def _read_file(file: Path) -> dict[str, Any]:
