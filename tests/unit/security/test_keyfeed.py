@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -194,3 +196,22 @@ def test_others_are_not(url: str) -> None:
     with pytest.raises(ValueError, match=r"https|not a URL|password") as refused:
         trusted_url(url)
     assert "u:p" not in str(refused.value)
+
+
+@pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\n" + b"a" * 70_000])
+def test_a_url_that_answers_with_something_else_than_http_is_unfit(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(65_536)
+                connection.sendall(answer)
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        try:
+            with pytest.raises(UnfitKeys, match="cannot be read"):
+                JwksUrl(f"http://127.0.0.1:{listening.getsockname()[1]}/keys").read()
+        finally:
+            serving.join()

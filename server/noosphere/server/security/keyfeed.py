@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import ssl
 import urllib.error
 import urllib.request
@@ -112,6 +113,9 @@ class JwksUrl:
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
             raise UnfitKeys(f"cannot be read: {reason}") from None
+        except http.client.HTTPException as error:
+            # What it said is not repeated: it may be anything.
+            raise UnfitKeys(f"cannot be read: not HTTP ({type(error).__name__})") from None
 
 
 class KeyFeed:
