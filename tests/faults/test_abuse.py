@@ -16,8 +16,8 @@ import noosphere.client
 from noosphere.v1.memory_service_pb2_grpc import MemoryServiceStub
 
 HUGE_BYTES = 100 * 1024 * 1024
-IDLE_STREAMS = 9_000
-CONNECTIONS = 3
+IDLE_STREAMS = 10_000
+CONNECTIONS = 4
 SLOW = 150
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 OWN = [("grpc.use_local_subchannel_pool", 1)]
@@ -82,7 +82,7 @@ async def _idle(server: ServerProcess, count: int) -> tuple[grpc.aio.Channel, li
 
 
 @pytest.mark.campaign
-async def test_nine_thousand_idle_streams_cost_memory_that_is_given_back(server: ServerProcess) -> None:
+async def test_ten_thousand_idle_streams_cost_memory_that_is_given_back(server: ServerProcess) -> None:
     await _serves(server)
     before = server.resident_bytes()
     opened = [await _idle(server, IDLE_STREAMS // CONNECTIONS) for _ in range(CONNECTIONS)]
