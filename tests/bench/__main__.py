@@ -12,8 +12,9 @@ from pathlib import Path
 from .children import ROOT, BenchError
 from .machine import NotADisk, describe, require_disk
 from .plan import FULL, PLANS
-from .report import ROW_NAMES, NoMarkers, as_json, markdown, write_page
+from .report import NoMarkers, as_json, markdown, write_page
 from .run import run
+from .tables import ROW_NAMES
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2

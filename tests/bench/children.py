@@ -201,7 +201,7 @@ async def start_floor(replies: Path, logs: Path) -> Child:
 
 
 async def start_worker(role: str, logs: Path, name: str | None = None) -> Child:
-    """Starts a worker: ``load``, ``engine``, ``fast``, ``threads``, ``facts`` or ``contender``."""
+    """Starts a worker: ``load``, ``engine``, ``fast``, ``threads``, ``facts``, ``contender`` or ``overload``."""
     return await Child.start(name or role, ["-m", f"tests.bench.{role}"], logs)
 
 

@@ -58,6 +58,11 @@ class Plan:
         cas_processes: processes that change one hot key.
         cas_pairs: pairs of spans, ours and redis-py's.
         cas_seconds: length of one span.
+        overload_callers: calls that the overloaded server takes at a time; twice as many callers call.
+        overload_rounds: rounds of each kind about overload.
+        overload_seconds: length of one span of writes.
+        overload_checks: questions for health in one sample.
+        flood_calls: Puts under way of clients that heed nothing.
     """
 
     name: str
@@ -105,6 +110,11 @@ class Plan:
     cas_processes: int
     cas_pairs: int
     cas_seconds: float
+    overload_callers: int
+    overload_rounds: int
+    overload_seconds: float
+    overload_checks: int
+    flood_calls: int
 
 
 FULL = Plan(
@@ -153,6 +163,11 @@ FULL = Plan(
     cas_processes=16,
     cas_pairs=5,
     cas_seconds=3.0,
+    overload_callers=128,
+    overload_rounds=5,
+    overload_seconds=4.0,
+    overload_checks=40,
+    flood_calls=4_096,
 )
 
 QUICK = Plan(
@@ -201,6 +216,11 @@ QUICK = Plan(
     cas_processes=16,
     cas_pairs=2,
     cas_seconds=1.0,
+    overload_callers=64,
+    overload_rounds=1,
+    overload_seconds=1.0,
+    overload_checks=10,
+    flood_calls=4_096,
 )
 
 SMOKE = Plan(
@@ -249,6 +269,11 @@ SMOKE = Plan(
     cas_processes=3,
     cas_pairs=1,
     cas_seconds=0.3,
+    overload_callers=8,
+    overload_rounds=1,
+    overload_seconds=0.4,
+    overload_checks=3,
+    flood_calls=64,
 )
 
 PLANS = {plan.name: plan for plan in (FULL, QUICK, SMOKE)}

@@ -14,6 +14,7 @@ from . import (
     fact_rows,
     fast_rows,
     floor_rows,
+    overload_rows,
     redis_rows,
     server_rows,
     session_rows,
@@ -72,6 +73,9 @@ async def _rows(bench: Bench, names: Sequence[str], profiled: bool) -> list[Row 
     if on_redis := [name for name in redis_rows.NAMES if name in names]:
         _say(f"on Redis: {', '.join(on_redis)}")
         rows += await redis_rows.measure(bench, on_redis, profiled)
+    if overload := [name for name in overload_rows.NAMES if name in names]:
+        _say(f"with too much to do: {', '.join(overload)}")
+        rows += await overload_rows.measure(bench, overload)
     if threads := [name for name in sync_rows.KINDS if name in names]:
         _say(f"from a thread: {', '.join(threads)}")
         rows += await sync_rows.measure(bench, threads, profiled)

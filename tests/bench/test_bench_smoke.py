@@ -14,15 +14,16 @@ from typing import Any
 
 import grpc
 import pytest
-from tests.bench import fast_rows, redis_rows, replica_rows
+from tests.bench import fast_rows, overload_rows, redis_rows, replica_rows
 from tests.bench.children import ROOT
 from tests.bench.commands import WrongAnswer
 from tests.bench.floor import Floor
 from tests.bench.machine import NotADisk, mount_of, require_disk
 from tests.bench.plan import SMOKE, VALUE_BYTES
 from tests.bench.replies import Replies
-from tests.bench.report import BEGIN, END, ROW_NAMES, NoMarkers, write_page
+from tests.bench.report import BEGIN, END, NoMarkers, write_page
 from tests.bench.stats import Spread, percentile, ratios, spread
+from tests.bench.tables import ROW_NAMES
 from tests.bench.workloads import KEYS_PER_CALLER, Caller, key_of, value_of
 from tests.support.etcd import needs_etcd
 from tests.support.redis import needs_redis
@@ -30,6 +31,8 @@ from tests.support.redis import needs_redis
 from noosphere.v1 import memory_service_pb2 as pb
 from noosphere.v1 import types_pb2
 from noosphere.v1.memory_service_pb2_grpc import MemoryServiceStub, add_MemoryServiceServicer_to_server
+
+UNPROFILED = (*redis_rows.UNPROFILED, *overload_rows.NAMES)
 
 
 @pytest.fixture
@@ -62,7 +65,7 @@ def _check_measured(rows: dict[str, Any]) -> None:
     for name, row in rows.items():
         assert row["value"]["median"] > 0, name
         assert all(math.isfinite(number) for number in _numbers(row)), name
-        assert bool(row["profiles"]) == (row["goal"] is not None and name not in redis_rows.UNPROFILED), name
+        assert bool(row["profiles"]) == (row["goal"] is not None and name not in UNPROFILED), name
 
 
 @pytest.mark.campaign
