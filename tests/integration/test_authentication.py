@@ -21,10 +21,13 @@ from tests.support.statuses import Refused, refused
 
 from noosphere.server.app import StartupError
 from noosphere.server.security.minting import Made, Wanted
+from noosphere.v1 import admin_grants_pb2 as grants_pb
 from noosphere.v1 import admin_tokens_pb2 as tokens_pb
+from noosphere.v1 import fact_service_pb2 as facts_pb
 from noosphere.v1 import memory_service_pb2 as pb
 from noosphere.v1 import types_pb2 as types
 from noosphere.v1.admin_service_pb2_grpc import AdminServiceStub
+from noosphere.v1.fact_service_pb2_grpc import FactServiceStub
 from noosphere.v1.memory_service_pb2_grpc import MemoryServiceStub
 
 SECONDS_MAX = 30
@@ -176,6 +179,39 @@ async def test_a_holder_narrows_its_own_token(world: World) -> None:
     wider = tokens_pb.CreateScopedTokenRequest(agent="planner")
     error = await refusal(world.admin.CreateScopedToken(wider, metadata=narrowed))
     assert error.code is grpc.StatusCode.PERMISSION_DENIED
+
+
+async def test_a_token_is_narrowed_to_one_of_the_owners_that_a_grant_is_about(world: World) -> None:
+    root, metadata = bearer(world.root.text), bearer(world.planner.text)
+    facts = FactServiceStub(world.channel)
+
+    async def of(owner: str, metadata: Any) -> str:
+        try:
+            await facts.SearchFacts(facts_pb.SearchFactsRequest(query="tea", owners=[owner]), metadata=metadata)
+        except grpc.aio.AioRpcError as error:
+            return error.code().name
+        return "OK"
+
+    async def granted(*verbs: str) -> None:
+        resource = types.NamePattern(prefix="facts/user/")
+        grant = grants_pb.Grant(principal=types.NamePattern(exact="planner"), resource=resource, verbs=verbs)
+        await world.admin.SetGrant(grants_pb.SetGrantRequest(grant=grant), metadata=root)
+
+    request = tokens_pb.CreateScopedTokenRequest(owner="user/42")
+    error = await refusal(world.admin.CreateScopedToken(request, metadata=metadata))
+    assert error.code is grpc.StatusCode.PERMISSION_DENIED
+    await granted("read")
+    assert [await of(owner, metadata) for owner in ("user/42", "user/43")] == ["OK", "OK"]
+    made = await world.admin.CreateScopedToken(request, metadata=metadata)
+    assert (list(made.info.owners), made.info.only_owners) == (["user/42"], True)
+    narrowed = bearer(made.token)
+    assert [await of(owner, narrowed) for owner in ("user/42", "user/43")] == ["OK", "PERMISSION_DENIED"]
+    again = await world.admin.CreateScopedToken(request, metadata=narrowed)
+    other = tokens_pb.CreateScopedTokenRequest(owner="user/43")
+    error = await refusal(world.admin.CreateScopedToken(other, metadata=narrowed))
+    assert error.code is grpc.StatusCode.PERMISSION_DENIED
+    await granted()
+    assert [await of("user/42", one) for one in (narrowed, bearer(again.token))] == ["PERMISSION_DENIED"] * 2
 
 
 async def test_streams_end_with_the_credential_that_they_were_begun_with(world: World) -> None:

@@ -37,6 +37,7 @@ principals = st.builds(
     verbs=st.none() | st.frozensets(st.sampled_from(VERBS)),
     only_agents=st.booleans(),
     only_owners=st.booleans(),
+    granted_owner=st.sampled_from(("", "", "user/42", "agent/bob")),
     open=st.just(False),
 )
 
@@ -71,7 +72,7 @@ def allowed(who: Principal, agent_id: str, place: str, verb: Verb, held: Mapping
         return True
     if kind == "agents" and who.only_agents:
         return False
-    if kind == "facts" and who.only_owners and not whose.startswith("shared/"):
+    if kind == "facts" and who.only_owners and not whose.startswith("shared/") and whose != who.granted_owner:
         return False
     return who.admin or verb in granted_to(who.name, place, held)
 

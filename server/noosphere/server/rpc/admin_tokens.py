@@ -96,7 +96,7 @@ def info(token_id: str, stored: StoredToken) -> pb.TokenInfo:
         principal=stored.principal,
         admin=stored.admin,
         agents=[encode.pattern(pattern) for pattern in identity.agents],
-        owners=stored.owners,
+        owners=(*stored.owners, *filter(None, (stored.granted_owner,))),
         session=stored.session,
         verbs=stored.verbs or (),
         create_time=timestamp(stored.created_ms),

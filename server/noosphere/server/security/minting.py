@@ -13,7 +13,7 @@ from noosphere.consistency.limits import AGENT_ID_BYTES_MAX
 from ..ports.grants import Verb
 from ..ports.runtime import Clock
 from ..ports.tables import TABLE_ENTRIES_MAX, Expected, Table
-from .permissions import deciding
+from .permissions import FACTS, deciding
 from .principal import OPERATOR_PREFIX, Principal
 from .tokens import DEPTH_MAX, PREFIX, TOKENS, StoredToken, is_token_id, mint, read, write
 
@@ -175,7 +175,7 @@ class ApiTokens:
         if holder.expires_ms:
             expires_ms = min(expires_ms, holder.expires_ms)
         agents, only_agents, by_grant = _fewer_agents(holder, narrowed.agent)
-        owners, only_owners = _fewer_owners(holder, narrowed.owner)
+        owners, only_owners, granted_owner = _fewer_owners(holder, narrowed.owner)
         session = _fewer(holder.session, narrowed.session, "session")
         verbs = _fewer_verbs(holder.verbs, narrowed.verbs)
         return await self._keep(
@@ -190,6 +190,7 @@ class ApiTokens:
                 expires_ms=expires_ms,
                 only_agents=only_agents,
                 only_owners=only_owners,
+                granted_owner=granted_owner,
                 parent=parent,
                 by_grant=by_grant,
                 creator=holder.name,
@@ -303,12 +304,18 @@ def _fewer_agents(holder: Principal, agent: str) -> tuple[tuple[NamePattern, ...
     return (NamePattern(f"{AGENTS}{agent}", True),), True, "" if own else agent
 
 
-def _fewer_owners(holder: Principal, owner: str) -> tuple[tuple[str, ...], bool]:
+def _fewer_owners(holder: Principal, owner: str) -> tuple[tuple[str, ...], bool, str]:
+    """Returns the owners of a narrowed token, whether they are all, and to whom grants add all the same."""
     if not owner:
-        return holder.owners, holder.only_owners
-    if not holder.admin and owner not in holder.owners:
+        return holder.owners, holder.only_owners, holder.granted_owner
+    if holder.admin or owner in holder.owners:
+        return (owner,), True, ""
+    permissions = deciding.get()
+    by_grant = permissions is not None and permissions.granted(holder.name, FACTS + owner)
+    if not by_grant or (holder.only_owners and owner != holder.granted_owner):
         raise _wider("owner", owner)
-    return (owner,), True
+    # What may be done there is what grants say when it is done.
+    return (), True, owner
 
 
 def _fewer(held: str, wanted: str, field: str) -> str:

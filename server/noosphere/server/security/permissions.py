@@ -91,7 +91,7 @@ def decide(doing: Doing, granted: frozenset[Verb]) -> Why:
                 return Why.OWN
             if whose in principal.owners:
                 return Why.CREDENTIAL
-            if principal.only_owners and owner_kind != "shared":
+            if principal.only_owners and owner_kind != "shared" and whose != principal.granted_owner:
                 return Why.NARROWED
         case _:
             pass

@@ -29,6 +29,7 @@ class Principal(NamedTuple):
         open: nobody was asked who they are: names are trusted, as on loopback.
         only_agents: whether ``agents`` are all that it may act as: neither its own name nor grants add to them.
         only_owners: whether ``owners`` are all agents and users whose facts it may touch: grants do not add to them.
+        granted_owner: the one agent or user to whom they do add all the same; "" for none.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Principal(NamedTuple):
     open: bool = False
     only_agents: bool = False
     only_owners: bool = False
+    granted_owner: str = ""
 
     def may_act_as(self, agent_id: str) -> bool:
         """Tells whether a call in the name of an agent may come from here by the credential alone; grants may add."""

@@ -48,6 +48,7 @@ class StoredToken(msgspec.Struct, frozen=True, omit_defaults=True):
         expires_ms: see there.
         only_agents: see there.
         only_owners: see there.
+        granted_owner: see there.
         parent: the id of the token that it was narrowed from, with which it ends; "" for none.
         by_grant: the agent that its principal may act as by a grant alone, with which it ends, too; "" for none.
         creator: the name of the principal that made it.
@@ -66,6 +67,7 @@ class StoredToken(msgspec.Struct, frozen=True, omit_defaults=True):
     expires_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
     only_agents: bool = False
     only_owners: bool = False
+    granted_owner: str = ""
     parent: str = ""
     by_grant: str = ""
     creator: str = ""
@@ -85,6 +87,7 @@ class StoredToken(msgspec.Struct, frozen=True, omit_defaults=True):
             f"{PREFIX}{token_id}",
             only_agents=self.only_agents,
             only_owners=self.only_owners,
+            granted_owner=self.granted_owner,
         )
 
 
