@@ -116,7 +116,7 @@ def examine_folder(settings: Settings, surroundings: Surroundings, served: bool)
             "data_in_use",
             "another process uses the data folder, and no server answers at the configured address",
             f"{path} is locked by process {owner}",
-            "ask the server at the address at which it listens, or end that process",
+            "give the options that the server was started with, or end that process",
         )
 
 
