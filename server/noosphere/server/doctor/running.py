@@ -100,8 +100,8 @@ def examine_addresses(settings: Settings, running: Running | None) -> Iterator[F
                 name,
                 f"{key} cannot be listened on",
                 f"{address}: {trouble.strerror}",
-                "stop what listens there, or configure another address; a server of ours is found by the options that it "
-                "was started with",
+                "stop what listens there, or configure another address; a server of ours is found by the options "
+                "that it was started with",
             )
 
 
