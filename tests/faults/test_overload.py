@@ -33,7 +33,7 @@ SPACE = "shared/overload"
 @pytest.fixture
 def crowded(tmp_path: Path) -> Iterator[ServerProcess]:
     """A server that has its hands full with few calls."""
-    server = ServerProcess(tmp_path / "data", (f"--limits-server-calls-in-flight-max={IN_FLIGHT}",))
+    server = ServerProcess(tmp_path / "data", (f"--limits-server-calls-in-flight-max={IN_FLIGHT}",), sheds=True)
     server.start()
     yield server
     server.close()

@@ -27,6 +27,8 @@ class ServerProcess:
         options: further options of ``noosphere serve``.
         command: what to run from nothing; None: the installed ``noosphere``, warm.
         cwd: where to run it.
+        sheds: whether it refuses calls when they have to wait, as it does in earnest. Most tests ask as they please,
+            not as a client does that comes back later, and a machine that runs tests is a busy one.
 
     Attributes:
         address: where the running server listens.
@@ -39,9 +41,10 @@ class ServerProcess:
         options: Sequence[str] = (),
         command: Sequence[str] | None = None,
         cwd: Path | None = None,
+        sheds: bool = False,
     ) -> None:
         self.data = data
-        self.options = tuple(options)
+        self.options = (*(() if sheds else ("--limits-server-lag-ms-max", "0")), *options)
         self.address = ""
         self.process: subprocess.Popen[bytes] | WarmProcess | None = None
         self._command = command
