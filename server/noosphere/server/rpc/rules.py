@@ -5,6 +5,7 @@ A call without a rule is refused to everybody but those whom nobody asks who the
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -34,13 +35,14 @@ READ, WRITE, DELETE, WATCH, RESOLVE, ADMIN = (
 )
 
 
-class Rule:
+class Rule(ABC):
     """What a call needs."""
 
     def agent(self, request: Any) -> str:
         """Returns in whose name a request comes."""
         return agent_of(request)
 
+    @abstractmethod
     def check(self, access: Access, principal: Principal, agent_id: str, request: Any) -> None:
         """Checks a call of a principal in the name of an agent (empty for nobody), which it may act as.
 
@@ -48,7 +50,6 @@ class Rule:
             Refusal: PERMISSION_DENIED.
             Unsettled: who uses a session must be looked up.
         """
-        raise NotImplementedError
 
 
 class Administrators(Rule):
