@@ -9,6 +9,7 @@ import pytest
 from tests.support.dumps import contents, put_back, settings_of, take, take_offline
 from tests.support.engine import local_server
 from tests.support.etcd import EtcdProcess, needs_etcd
+from tests.support.killed import Killed
 from tests.support.process import ServerProcess
 from tests.support.redis import RedisProcess, needs_redis
 from tests.support.telling import Teller
@@ -132,9 +133,9 @@ async def test_a_restore_into_redis_that_was_cut_off_is_not_served(tmp_path: Pat
     target = on_redis(tmp_path / "data", redis)
 
     def cut(done: int, total: int) -> None:
-        raise KeyboardInterrupt
+        raise Killed
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Killed):
         await put_back(path, target, SystemClock(), told=cut)
     elsewhere = on_redis(tmp_path / "elsewhere", redis)
     for settings in (target, elsewhere):

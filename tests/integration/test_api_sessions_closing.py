@@ -10,6 +10,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from tests.support.engine import LocalServer
 from tests.support.interleaving import interleave
+from tests.support.killed import Killed
 from tests.support.sessions import SessionAgent, caller, outbox_puts, proposed, refusal, session_name, space, texts
 from tests.support.toolcalls import finish, listed, start
 from tests.support.worlds import LocalWorld, World
@@ -217,11 +218,11 @@ async def test_a_closing_that_was_cut_short_is_carried_on(
     async def commit(*args: Any) -> Any:
         left[0] -= 1
         if left[0] < 0:
-            raise KeyboardInterrupt
+            raise Killed
         return await real(*args)
 
     monkeypatch.setattr(local.engine.store, "commit", commit)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Killed):
         await a.close(s)
     await local.crash()
     a = await caller(world)

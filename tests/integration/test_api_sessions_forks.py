@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from tests.support.engine import LocalServer
+from tests.support.killed import Killed
 from tests.support.sessions import SessionAgent, caller, refusal, said, session_name, space, texts
 from tests.support.worlds import LocalWorld, World
 
@@ -212,11 +213,11 @@ async def test_a_fork_that_never_came_to_be_holds_its_parent_for_a_minute(
     async def commit(ref: Any, what: Any) -> Any:
         if ref.name == space(name):
             await asyncio.sleep(0)
-            raise KeyboardInterrupt
+            raise Killed
         return await real(ref, what)
 
     monkeypatch.setattr(local.engine.store, "commit", commit)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Killed):
         await a.fork(s, fork_id=name)
     await a.close(s)
     with refusal("CHILDREN_OPEN", name):

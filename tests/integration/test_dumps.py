@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.support.api import SEEN_NOTHING, Agent, counter, data, merge
 from tests.support.dumps import contents, put_back, settings_of, take, take_offline
 from tests.support.engine import LocalServer, local_server
+from tests.support.killed import Killed
 from tests.support.statuses import refusal
 from tests.support.telling import Teller
 from tests.support.watching import watching
@@ -208,9 +209,9 @@ async def test_a_restore_that_was_cut_off_is_not_served_and_can_be_done_again(
     target = settings_of(other.data)
 
     def cut(done: int, total: int) -> None:
-        raise KeyboardInterrupt
+        raise Killed
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Killed):
         await put_back(path, target, told=cut)
     with pytest.raises(StartupError, match=r"a restore into .* was cut off: .*restore --replace"):
         await other.start()
