@@ -95,7 +95,7 @@ bench: setup ## Measure, and write docs/benchmarks.md (BENCH_ARGS=--quick: only 
 capacity: setup ## Measure what things cost in bytes, and write the table of docs/capacity.md
 	$(BIN)/python -m tests.bench.capacity
 
-# weaviate-client, an extra to come, needs grpcio < 1.80 and protobuf < 7; one lock has to serve every extra.
+# weaviate-client needs grpcio < 1.80 and protobuf < 7; one lock has to serve every extra.
 lock: setup ## Pin every dependency anew in requirements.lock
 	printf '%s\n' 'grpcio<1.80' 'protobuf<7' | $(BIN)/uv pip compile pyproject.toml --all-extras --constraints - \
 		--python-version 3.11 --upgrade --generate-hashes --no-annotate --no-header --no-emit-index-url \
