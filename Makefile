@@ -12,11 +12,13 @@ SECONDS ?= 600
 BENCH_ARGS ?= --write docs/benchmarks.md
 # Where `make up` and `make cluster` keep everything.
 FLEET ?= .run
+# What the tests and `make up` run.
+WEAVIATE_VERSION := v1.38.11
 # Images set this to stay small; here hundreds of processes would each compile all of the source again.
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo up cluster roll down test campaigns faults soak check proto proto-baseline cli-reference sync-client bench lock clean
+.PHONY: help setup run demo weaviate up cluster roll down test campaigns faults soak check proto proto-baseline cli-reference sync-client bench lock clean
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -38,6 +40,14 @@ run: setup ## Serve with default settings (SERVE_ARGS="--listen 127.0.0.1:0")
 demo: setup ## Eight agents on one job, compared with the serial result (DEMO_ARGS="--json")
 	$(BIN)/noosphere demo $(DEMO_ARGS)
 
+weaviate: $(VENV)/.weaviate-$(WEAVIATE_VERSION) ## Build Weaviate into the virtual environment (needs Go; skipped if it is there)
+
+# The stamp names the version: another one is built anew.
+$(VENV)/.weaviate-$(WEAVIATE_VERSION): | setup
+	@command -v go >/dev/null || { echo 'make weaviate: go is not installed, which builds it' >&2; exit 1; }
+	GOBIN=$(abspath $(BIN)) CGO_ENABLED=0 go install github.com/weaviate/weaviate/cmd/weaviate-server@$(WEAVIATE_VERSION)
+	touch $@
+
 up: setup ## Start a real Redis with a replica and etcd on this machine (FLEET=folder)
 	@$(BIN)/python -m noosphere.server.fleet up --folder $(FLEET)
 
@@ -53,7 +63,7 @@ down: setup ## Stop what `make up` and `make cluster` have started
 test: setup ## Run the everyday tests (PYTEST_ARGS="-k name")
 	$(BIN)/pytest -n 2 -m "not engine and not campaign" $(PYTEST_ARGS)
 
-campaigns: setup ## Run the other tests: real engines (Redis, etcd), many kills, all examples of properties
+campaigns: setup ## Run the other tests: real engines (Redis, etcd, Weaviate), many kills, all examples of properties
 	TEST_EFFORT=full $(BIN)/pytest -n 2 -m "engine or campaign or thorough or hypothesis" $(PYTEST_ARGS)
 
 faults: setup ## Faults at random over a whole fleet, for some minutes (FAULTS=100 SEED=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import socket
+import sys
 import tempfile
 import time
 import urllib.error
@@ -21,8 +22,12 @@ STOP_SECONDS_MAX = 30.0
 ASK_SECONDS_MAX = 5.0
 _READ_BYTES = 65_536
 
-PACKAGES: Mapping[str, str] = {"redis-server": "redis-server", "etcd": "etcd-server"}
-"""The programs, and the Debian package that has each."""
+SOURCES: Mapping[str, str] = {
+    "redis-server": "Debian: apt-get install redis-server",
+    "etcd": "Debian: apt-get install etcd-server",
+    "weaviate-server": "make weaviate builds it, which needs Go",
+}
+"""The programs, and how each is had."""
 
 REDIS_SETTINGS: Mapping[str, str] = {
     "appendonly": "yes",
@@ -45,10 +50,15 @@ def program(name: str) -> str:
     Raises:
         FleetError: it is not installed.
     """
-    found = shutil.which(name)
+    found = find_program(name)
     if found is None:
-        raise FleetError(f"{name} is not installed (Debian: apt-get install {PACKAGES[name]})")
+        raise FleetError(f"{name} is not installed ({SOURCES[name]})")
     return found
+
+
+def find_program(name: str) -> str | None:
+    """Returns the path of a program on ``PATH``, or else beside this Python; None if it is in neither place."""
+    return shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
 
 
 def redis_command(address: str, folder: Path, settings: Mapping[str, str]) -> list[str]:
@@ -113,7 +123,7 @@ def start_redis(
         except (OSError, RedisError):
             return False
 
-    _await(answers, process, f"Redis at {address}", log)
+    await_ready(answers, process, f"Redis at {address}", log)
 
 
 def start_etcd(address: str, peer: str, folder: Path, log: Path, started: Callable[[Identity], None]) -> None:
@@ -126,7 +136,7 @@ def start_etcd(address: str, peer: str, folder: Path, log: Path, started: Callab
     with undisturbed():
         process = spawn(etcd_command(address, peer, folder), log)
         started(process)
-    _await(lambda: is_healthy(address), process, f"etcd at {address}", log)
+    await_ready(lambda: is_healthy(address), process, f"etcd at {address}", log)
 
 
 def is_healthy(address: str) -> bool:
@@ -140,7 +150,12 @@ def is_healthy(address: str) -> bool:
         return False
 
 
-def _await(ready: Callable[[], bool], process: Identity, what: str, log: Path) -> None:
+def await_ready(ready: Callable[[], bool], process: Identity, what: str, log: Path) -> None:
+    """Returns once a process that was started is ready; one that is not in time is ended.
+
+    Raises:
+        FleetError: it has ended, or was not ready in time.
+    """
     deadline = time.monotonic() + START_SECONDS_MAX
     while not ready():
         if not is_alive(process):

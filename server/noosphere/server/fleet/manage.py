@@ -14,7 +14,6 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from .engines import (
-    PACKAGES,
     START_SECONDS_MAX,
     STOP_SECONDS_MAX,
     RedisError,
@@ -62,7 +61,7 @@ def bring_up(folder: Path, tell: Tell) -> Fleet:
     Raises:
         FleetError: a program is missing, or one did not start.
     """
-    for name in PACKAGES:
+    for name in ("redis-server", "etcd"):
         program(name)
     with _command(folder):
         with changing(folder) as fleet:

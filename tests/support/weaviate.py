@@ -1,0 +1,112 @@
+"""A real ``weaviate-server`` process of one node: started on free ports, killed, stopped, and always cleaned up."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from tests.support.redis import free_port
+
+from noosphere.server.fleet.engines import find_program
+from noosphere.server.fleet.weaviate import WeaviateSeat, weaviate_command, weaviate_environment, weaviate_is_ready
+
+START_SECONDS_MAX = 60.0
+EXIT_SECONDS_MAX = 30.0
+
+PROGRAM = find_program("weaviate-server")
+REASON = "weaviate-server is not installed (make weaviate builds it, which needs Go), so nothing is tested on Weaviate"
+
+needs_weaviate = pytest.mark.engine(program=PROGRAM, reason=REASON)
+
+
+class WeaviateProcess:
+    """One Weaviate on one folder. Not started by construction.
+
+    Args:
+        folder: where its files go.
+        certificate: what both interfaces prove themselves with; None for plain text.
+        key: the private key of the certificate.
+        settings: further settings, as its environment has them.
+
+    Attributes:
+        seat: where it listens, the same over restarts.
+    """
+
+    def __init__(
+        self, folder: Path, *, certificate: Path | None = None, key: Path | None = None, **settings: str
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        addresses = (f"127.0.0.1:{free_port()}" for _ in range(2))
+        self.seat = WeaviateSeat(next(addresses), next(addresses), folder, certificate, key)
+        # The disk of the machine may be almost full, which makes it refuse writes.
+        self.settings = {"DISK_USE_READONLY_PERCENTAGE": "0", "DISK_USE_WARNING_PERCENTAGE": "0", **settings}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """The address of its REST interface."""
+        return f"{'http' if self.seat.certificate is None else 'https'}://{self.seat.address}"
+
+    @property
+    def grpc(self) -> str:
+        """The address of its gRPC interface, as ``host:port``."""
+        return self.seat.grpc
+
+    @property
+    def log(self) -> Path:
+        """Where its output goes."""
+        return self.folder / "weaviate.log"
+
+    def start(self) -> None:
+        """Starts it; returns once it takes writes."""
+        assert PROGRAM is not None, "a test that starts one is marked `needs_weaviate`"
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                weaviate_command(self.seat),
+                env=weaviate_environment(self.seat, self.settings),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while not weaviate_is_ready(self.seat):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(self.log.read_text())
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """Ends it without warning."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(EXIT_SECONDS_MAX)
+
+    def stop(self) -> None:
+        """Ends it in order: it writes what it has in memory."""
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait(EXIT_SECONDS_MAX)
+
+    def pause(self) -> None:
+        """Stops it where it stands: connections stay, nothing is answered."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Lets it go on."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
+    def restart(self) -> None:
+        """Ends it without warning and starts it on the same files."""
+        self.kill()
+        self.start()
+
+    def forget(self) -> None:
+        """Removes its files; it must not run."""
+        shutil.rmtree(self.folder / "data", ignore_errors=True)
