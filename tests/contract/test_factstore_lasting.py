@@ -142,6 +142,7 @@ CALLS: dict[str, Callable[[FactStore], Coroutine[Any, Any, Any]]] = {
     "near": lambda store: store.near(NORTH, [fact("one").key]),
     "statistics": lambda store: store.statistics(["tea"], where()),
     "matching": lambda store: store.matching(where(), None, 1),
+    "watermark": lambda store: store.watermark(),
     "remove": lambda store: store.remove([fact("one").key]),
     "versions": lambda store: anext(store.versions("shared/launch")),  # type: ignore[arg-type]
     "stats": lambda store: store.stats(),

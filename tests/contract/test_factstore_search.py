@@ -38,6 +38,11 @@ async def test_what_is_written_is_read_and_found_at_once(fact_lab: FactStoreLab)
     assert ids(await store.by_vector([0.5, 0.25, 0.0, -1.0], where(), 10)) == ["one"]
 
 
+async def test_a_store_that_finds_at_once_whatever_is_written_says_so(fact_lab: FactStoreLab) -> None:
+    await fact_lab.store.write([fact("one", "tea")])
+    assert await fact_lab.store.watermark() == NEVER_MS
+
+
 async def test_writing_a_version_again_changes_nothing(fact_lab: FactStoreLab) -> None:
     store = fact_lab.store
     first = fact("one", "tea")

@@ -199,6 +199,14 @@ class FactStore(Protocol):
         """Lists what a filter leaves, by key, by pages."""
         ...
 
+    async def watermark(self) -> int:
+        """Returns up to which store time, in ms, searches certainly find whatever was written; ``NEVER_MS``: all of it.
+
+        Searches are :meth:`by_keywords`, :meth:`by_vector`, :meth:`statistics`, :meth:`matching` and :meth:`versions`.
+        What was written later :meth:`read` and :meth:`near` find at once all the same, and searches some time after.
+        """
+        ...
+
     async def remove(self, keys: Sequence[FactKey]) -> int:
         """Removes versions, for good: their words are overwritten, not only unlinked. Returns how many there were."""
         ...

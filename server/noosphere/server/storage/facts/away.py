@@ -61,6 +61,10 @@ class AwayFactStore:
         """Is refused."""
         self._refuse()
 
+    async def watermark(self) -> int:
+        """Is refused."""
+        self._refuse()
+
     async def remove(self, keys: Sequence[FactKey]) -> int:
         """Is refused."""
         self._refuse()

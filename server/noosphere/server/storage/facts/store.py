@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from noosphere.consistency import exhausted
+from noosphere.consistency import NEVER_MS, exhausted
 
 from ...ports.factstore import (
     HITS_MAX,
@@ -217,6 +217,11 @@ class EmbeddedFactStore:
 
         gone = await self._file.write(change, applied=applied, erases=True)
         return len(gone)
+
+    async def watermark(self) -> int:
+        """Tells that nothing has to be looked for elsewhere; see the port."""
+        self._file.check()
+        return NEVER_MS
 
     async def versions(self, scope: str) -> AsyncIterator[FactKey]:
         """Streams the versions of a scope by pages: what comes or goes meanwhile may be among them or not."""
