@@ -104,6 +104,32 @@ async def test_a_failed_job_waits_for_its_time_and_counts_its_attempts(queue_lab
         queue_lab.advance(1)
 
 
+async def test_an_attempt_that_does_not_count_is_told_of_apart_and_its_lease_ends(queue_lab: FactQueueLab) -> None:
+    queue = queue_lab.queue
+    await queue.put([job("a")])
+    leases: list[str] = []
+    for returned in range(5):
+        (leased,) = await take(queue_lab)
+        assert (leased.attempt, leased.returned) == (1, returned)
+        leases.append(leased.lease)
+        assert await queue.fail(leased.lease, "the index is away", retry_after_ms=0, counts=False) is True
+    (found,) = await queue.find(["a"])
+    assert found is not None
+    assert (found.attempts, found.dead) == (0, False)
+    (leased,) = await take(queue_lab)
+    assert len({*leases, leased.lease}) == 6, "each grant is another one, though all are of a first attempt"
+    assert await queue.extend(leases, LEASE_MS) == (False,) * 5
+    assert await queue.fail(leased.lease, "bad", retry_after_ms=0) is True
+    (leased,) = await take(queue_lab)
+    assert (leased.attempt, leased.returned) == (2, 5)
+    assert await queue.fail(leased.lease, "worse", retry_after_ms=None) is True
+    ((_, attempts, reason, _),) = await queue.dead("", 10)
+    assert (attempts, reason) == (2, "worse")
+    (found,) = await queue.find(["a"])
+    assert found is not None
+    assert (found.attempts, found.dead) == (2, True)
+
+
 async def test_a_job_given_up_is_kept_with_its_reason_until_it_is_revived(queue_lab: FactQueueLab) -> None:
     given = [job(name, priority=at, group="ada") for at, name in enumerate("abc")]
     await queue_lab.queue.put(given)

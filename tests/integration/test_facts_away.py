@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from tests.support.statuses import refusal
 from noosphere.consistency import Reason, Refusal
 from noosphere.server import app
 from noosphere.server.drivers import Drivers, open_drivers
-from noosphere.server.facts.workers import AWAY_SECONDS_MAX, BATCH
-from noosphere.server.ports.factstore import FactStore
+from noosphere.server.facts.contents import HELD
+from noosphere.server.facts.workers import ATTEMPTS_MAX, AWAY_SECONDS_MAX, BATCH
+from noosphere.server.ports.factstore import FactContent, FactStore
 from noosphere.server.storage.facts import AwayFactStore
 from noosphere.v1 import fact_service_pb2 as pb
 
@@ -27,16 +28,26 @@ WHY = "there is none here"
 
 
 class PassingStore:
-    """A fact store that is away for as long as the test says."""
+    """A fact store that is away for as long as the test says, or takes no writes, or none of some scopes."""
 
     def __init__(self, store: FactStore) -> None:
         self._store = store
         self.away = False
+        self.read_only: set[str] = set()
+        """Scopes whose contents nobody may write."""
+        self.refused = 0
+        """How many writes were refused."""
 
     def __getattr__(self, name: str) -> Any:
         if self.away and name != "engine":
             raise Refusal(Reason.ENGINE_UNAVAILABLE, "the index does not answer")
-        return getattr(self._store, name)
+        return self._writing if name == "write" else getattr(self._store, name)
+
+    async def _writing(self, contents: Sequence[FactContent]) -> None:
+        if any(content.scope.removeprefix(HELD) in self.read_only for content in contents):
+            self.refused += 1
+            raise Refusal(Reason.ENGINE_UNAVAILABLE, "the index is read-only")
+        await self._store.write(contents)
 
 
 class Surroundings:
@@ -202,6 +213,44 @@ async def test_while_a_store_is_away_jobs_are_tried_now_and_then_and_the_log_say
         while left:
             await local.elapse(1_000)
             left = {id for id in left if (await facts.candidate(id)).decision.status == Status.CANDIDATE_STATUS_QUEUED}
+
+
+async def test_an_outage_uses_up_no_attempts(tmp_path: Path, around: Surroundings) -> None:
+    around.store = None
+    async with local_server(tmp_path) as local:
+        facts, _, user = await begin(local)
+        assert around.passing is not None
+        around.passing.read_only.add(user)
+        claims = [pb.Candidate(text=f"Likes tea number {at}", owner=user) for at in range(4)]
+        ids = (await facts.submit(*claims, wait=False)).candidate_ids
+        queue = local.engine.facts.queue
+        while around.passing.refused < 3 * ATTEMPTS_MAX * len(ids):
+            await local.elapse(round(AWAY_SECONDS_MAX * 1_000))
+        waiting = [one for one in await queue.find(ids) if one is not None]
+        assert len(waiting) == len(ids)
+        assert {(one.dead, min(one.attempts, 2)) for one in waiting} <= {(False, 0), (False, 1)}
+        around.passing.read_only.clear()
+        left = set(ids)
+        while left:
+            await local.elapse(1_000)
+            left = {id for id in left if (await facts.candidate(id)).decision.status == Status.CANDIDATE_STATUS_QUEUED}
+        assert len(await facts.candidates(user)) == len(ids)
+
+
+async def test_where_a_part_of_the_store_is_away_the_rest_is_decided(tmp_path: Path, around: Surroundings) -> None:
+    around.store = None
+    async with local_server(tmp_path) as local:
+        facts, _, stuck = await begin(local)
+        other = user_name()
+        assert around.passing is not None
+        around.passing.read_only.add(stuck)
+        for at in range(2 * BATCH):
+            claim = f"Likes tea number {at}"
+            await facts.submit(pb.Candidate(text=claim, owner=stuck), pb.Candidate(text=claim, owner=stuck), wait=False)
+            await facts.submit(pb.Candidate(text=claim, owner=other), wait=False)
+        while len(await facts.candidates(other)) < 2 * BATCH:
+            await local.elapse(1_000)
+        assert await facts.candidates(stuck) == []
 
 
 async def test_while_the_queue_is_away_it_is_asked_now_and_then_and_the_log_says_so_once(

@@ -24,7 +24,7 @@ AT_ONCE = 8
 
 LEASE_MS = 60_000
 ATTEMPTS_MAX = 8
-"""So often a job is tried before it is given up; an engine that is away does not count as its fault."""
+"""So often a job is tried before it is given up; attempts that failed because an engine is away do not count."""
 
 RETRY_MS = 500
 RETRY_MS_MAX = 30_000
@@ -35,7 +35,7 @@ POLL_SECONDS_MAX = 60.0
 """The same once there has been nothing to do for a while; new work is told of."""
 
 AWAY_SECONDS_MAX = 10.0
-"""Longest rest before jobs are taken again while an engine is away."""
+"""Longest rest before jobs are taken again while an engine is away, and longest time that such a job waits."""
 
 
 class Retry(Exception):
@@ -114,6 +114,7 @@ class Workers:
         self._poll_seconds = POLL_SECONDS
         self._rest_seconds = 0.0
         self._away: Refusal | None = None
+        self._away_in_a_row = 0
         self._places = asyncio.Semaphore(AT_ONCE)
 
     def wake(self) -> None:
@@ -141,7 +142,8 @@ class Workers:
             try:
                 taken = await self._queue.take(
                     self._name,
-                    self._lane.batch,
+                    # While an engine is away one job tells as much as many.
+                    1 if self._rest_seconds else self._lane.batch,
                     LEASE_MS,
                     priority_min=self._lane.priority_min,
                     priority_max=self._lane.priority_max,
@@ -170,8 +172,10 @@ class Workers:
             ended = await asyncio.gather(*(self._in_turn(leased) for leased in taken))
         finally:
             keeper.cancel()
-        if self._away is not None:
+        if self._away is not None and not any(ended):
             self._is_away("fact jobs wait for an engine", self._away)
+        # Part of a store may be away; what can be done goes on.
+        self._away = None
         finished = [leased.lease for leased, done in zip(taken, ended, strict=True) if done]
         if finished:
             try:
@@ -204,6 +208,10 @@ class Workers:
         async with self._places:
             if self._pause is not None:
                 await self._pause()
+            if self._away is not None and self._away_in_a_row >= AT_ONCE:
+                # It would only fail like those before it, after as long a wait.
+                await self._give_back(leased, self._away)
+                return False
             return await self._do(leased)
 
     async def _do(self, leased: LeasedJob) -> bool:
@@ -225,6 +233,9 @@ class Workers:
             reason = f"{refusal.reason}: {refusal.message}"
             if refusal.reason is Reason.ENGINE_UNAVAILABLE:
                 self._away = refusal
+                self._away_in_a_row += 1
+                await self._give_back(leased, refusal)
+                return False
             patient = refusal.code is Code.UNAVAILABLE or attempt < ATTEMPTS_MAX
         except Exception as error:
             log.error("a fact job failed", job=job.id, attempt=attempt, exc_info=error)
@@ -236,24 +247,41 @@ class Workers:
         """Rests for longer each time until a job is done, and tells of the first time only."""
         told = log.debug if self._rest_seconds else log.warning
         told(what, worker=self._name, reason=refusal.reason, message=refusal.message)
-        self._away = None
+        self._away_in_a_row = 0
         self._rest_seconds = min(AWAY_SECONDS_MAX, 2 * self._rest_seconds or RETRY_MS / 1000)
 
     def _is_back(self) -> None:
+        self._away_in_a_row = 0
         if self._rest_seconds:
             log.info("fact jobs are done again", worker=self._name)
             self._rest_seconds = 0.0
 
     async def _fail(self, leased: LeasedJob, handler: Handler | None, reason: str, patient: bool) -> None:
-        wait_ms = min(RETRY_MS_MAX, RETRY_MS * 2 ** min(leased.attempt - 1, 10))
+        wait_ms = min(RETRY_MS_MAX, RETRY_MS * 2 ** min(max(leased.attempt, 1) - 1, 10))
         try:
             if not patient and handler is not None:
                 await handler.give_up(leased.job.id, leased.job.body, reason)
             await self._queue.fail(leased.lease, reason, retry_after_ms=wait_ms if patient else None)
-            # It is due again before long, and whoever waits for work may wait for longer.
-            self._poll_seconds = POLL_SECONDS
-            self._woken.set()
+            self._due_again()
         except Refusal as refusal:
-            # The lease ends by itself, and the job is taken again. That the queue is away is told once, for all jobs.
-            told = log.debug if refusal.reason is Reason.ENGINE_UNAVAILABLE else log.warning
-            told("a failed fact job keeps its lease", reason=refusal.reason, message=refusal.message)
+            self._keeps_lease(refusal)
+
+    async def _give_back(self, leased: LeasedJob, refusal: Refusal) -> None:
+        """Gives a job back that could not be done because an engine is away, which is no failure of its own."""
+        wait_ms = min(round(AWAY_SECONDS_MAX * 1000), RETRY_MS * 2 ** min(leased.returned, 10))
+        reason = f"{refusal.reason}: {refusal.message}"
+        try:
+            await self._queue.fail(leased.lease, reason, retry_after_ms=wait_ms, counts=False)
+            self._due_again()
+        except Refusal as refused:
+            self._keeps_lease(refused)
+
+    def _due_again(self) -> None:
+        # Before long, and whoever waits for work may wait for longer.
+        self._poll_seconds = POLL_SECONDS
+        self._woken.set()
+
+    def _keeps_lease(self, refusal: Refusal) -> None:
+        # The lease ends by itself, and the job is taken again. That the queue is away is told once, for all jobs.
+        told = log.debug if refusal.reason is Reason.ENGINE_UNAVAILABLE else log.warning
+        told("a failed fact job keeps its lease", reason=refusal.reason, message=refusal.message)

@@ -45,13 +45,15 @@ class LeasedJob(NamedTuple):
     Attributes:
         job: the job.
         attempt: which attempt this is, from 1; those whose worker died count, so that whoever takes a job that keeps
-            killing workers can give it up.
+            killing workers can give it up. Those that were given back as not counting do not.
         lease: proves that the worker still holds it. A lease that has ended is good until another worker takes the job.
+        returned: how often it was given back as not counting.
     """
 
     job: Job
     attempt: int
     lease: str
+    returned: int = 0
 
 
 class DeadJob(NamedTuple):
@@ -68,7 +70,7 @@ class QueuedJob(NamedTuple):
 
     Attributes:
         job: the job.
-        attempts: how often it was taken.
+        attempts: how many attempts at it count.
         dead: whether it was given up.
         reason: why, if it was.
     """
@@ -123,8 +125,16 @@ class FactQueue(Protocol):
         """Removes finished jobs; False for one whose lease was lost, whose job somebody else holds."""
         ...
 
-    async def fail(self, lease: str, reason: str, *, retry_after_ms: int | None) -> bool:
-        """Gives a job back to be tried again later, or for good to the dead-letter list; False if it was lost."""
+    async def fail(self, lease: str, reason: str, *, retry_after_ms: int | None, counts: bool = True) -> bool:
+        """Gives a job back to be tried again later, or for good to the dead-letter list; False if it was lost.
+
+        Args:
+            lease: that of the job.
+            reason: why it failed.
+            retry_after_ms: when it is tried again; None gives it up.
+            counts: whether this attempt counts. What could not even be tried has not failed; the next attempt then has
+                the same number. Of a job that is given up all attempts count.
+        """
         ...
 
     async def find(self, ids: Sequence[str]) -> tuple[QueuedJob | None, ...]:

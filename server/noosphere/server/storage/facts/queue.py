@@ -24,6 +24,7 @@ from ...ports.runtime import Clock
 from ..embedded.folder import log_failure
 from ..embedded.storetime import StoreTime
 from ..embedded.worker import ThreadWorker, Worker
+from .attempts import GIVEN_BACK, STORED_MAX, attempt_of, returned_of
 from .checks import check_jobs, check_limit, check_names, check_span, distinct
 from .file import FactFile
 
@@ -160,8 +161,8 @@ class EmbeddedFactQueue:
             )
             _note(db, now_ms, changed=bool(found))
             return tuple(
-                LeasedJob(Job(id, priority, body, group), attempt, f"{number}.{attempt}")
-                for number, id, priority, body, group, attempt in found
+                LeasedJob(Job(id, priority, body, group), attempt_of(stored), f"{number}.{stored}", returned_of(stored))
+                for number, id, priority, body, group, stored in found
             )
 
         # Leases end with the process, so none has to survive more than that. Nor does it matter that a job is done:
@@ -178,17 +179,15 @@ class EmbeddedFactQueue:
         """Removes finished jobs; see the port."""
         return await self._held_ones(leases, "DELETE FROM jobs", (), removes=True)
 
-    async def fail(self, lease: str, reason: str, *, retry_after_ms: int | None) -> bool:
+    async def fail(self, lease: str, reason: str, *, retry_after_ms: int | None, counts: bool = True) -> bool:
         """Gives a job back or up; see the port."""
         self._file.check()
         holder = _holder(lease)
         now_ms = self._time.now_ms()
         if retry_after_ms is not None:
             check_span("retry_after_ms", retry_after_ms, 0)
-            changed = await self._held_ones(
-                (lease,), "UPDATE jobs SET leased = 0, due_ms = ?", (now_ms + retry_after_ms,)
-            )
-            return changed[0]
+            back = "UPDATE jobs SET leased = 0, due_ms = ?" + ("" if counts else _NOT_COUNTED)
+            return (await self._held_ones((lease,), back, (now_ms + retry_after_ms,)))[0]
         cut = reason[:REASON_CHARS_MAX].encode("utf-8", "replace").decode()
 
         def change(db: sqlite3.Connection) -> bool:
@@ -241,7 +240,10 @@ class EmbeddedFactQueue:
                 "SELECT id, priority, body, grp, attempts, reason, died_ms FROM dead WHERE id > ? ORDER BY id LIMIT ?",
                 (after, limit),
             )
-            return tuple(DeadJob(Job(*row[:4]), *row[4:]) for row in found)
+            return tuple(
+                DeadJob(Job(id, priority, body, group), attempt_of(stored), reason, died_ms)
+                for id, priority, body, group, stored, reason, died_ms in found
+            )
 
         return await self._file.read(look)
 
@@ -353,6 +355,10 @@ def _page(db: sqlite3.Connection, *, sql: str, after: str | int) -> list[tuple[A
 _INSERT = "INSERT INTO jobs(id, priority, body, grp, put_ms, due_ms, attempts, leased) VALUES (?, ?, ?, ?, ?, 0, 0, 0)"
 
 
+_NOT_COUNTED = f""", attempts = CASE
+    WHEN attempts & {GIVEN_BACK} AND attempts < {STORED_MAX} THEN attempts + {GIVEN_BACK} ELSE attempts END"""
+
+
 _ANYWHERE = """
 SELECT * FROM (
     SELECT id, priority, body, grp, attempts, 0 AS dead, '' AS reason FROM jobs
@@ -361,8 +367,8 @@ SELECT * FROM (
 
 
 def _queued(row: tuple[Any, ...]) -> QueuedJob:
-    id, priority, body, group, attempts, dead, reason = row
-    return QueuedJob(Job(id, priority, body, group), attempts, bool(dead), reason)
+    id, priority, body, group, stored, dead, reason = row
+    return QueuedJob(Job(id, priority, body, group), attempt_of(stored), bool(dead), reason)
 
 
 def _note(db: sqlite3.Connection, now_ms: int, *, changed: bool) -> None:

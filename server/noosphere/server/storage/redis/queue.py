@@ -16,6 +16,7 @@ from ...ports.factqueue import (
     QueuedJob,
     QueueStats,
 )
+from ..facts.attempts import attempt_of, returned_of
 from ..facts.checks import check_jobs, check_limit, check_names, check_span, distinct
 from .engine import Engine
 from .fence import QUEUE as KEY
@@ -118,9 +119,10 @@ class RedisFactQueue:
         priorities = max(0, priority_min), min(PRIORITY_MAX, priority_max)
         epoch, reply = await self._answered(Script.QUEUE_TAKE, worker, limit, lease_ms, *priorities, PAGE_BYTES_MAX)
         leased = []
-        for number, attempt, record in reply[2]:
+        for number, stored, record in reply[2]:
             job = job_of(record)
-            leased.append(LeasedJob(job, attempt, lease_text(Lease(int(number, 16), job.priority, epoch, attempt))))
+            lease = lease_text(Lease(int(number, 16), job.priority, epoch, stored))
+            leased.append(LeasedJob(job, attempt_of(stored), lease, returned_of(stored)))
         return tuple(leased)
 
     async def extend(self, leases: Sequence[str], lease_ms: int) -> tuple[bool, ...]:
@@ -134,12 +136,12 @@ class RedisFactQueue:
         self._check()
         return await self._held(leases, "d", 0)
 
-    async def fail(self, lease: str, reason: str, *, retry_after_ms: int | None) -> bool:
+    async def fail(self, lease: str, reason: str, *, retry_after_ms: int | None, counts: bool = True) -> bool:
         """Gives a job back or up; see the port."""
         self._check()
         if retry_after_ms is not None:
             check_span("retry_after_ms", retry_after_ms, 0)
-            (held,) = await self._held((lease,), "r", retry_after_ms)
+            (held,) = await self._held((lease,), "r" if counts else "b", retry_after_ms)
         else:
             (held,) = await self._held((lease,), "f", reason[:REASON_CHARS_MAX].encode("utf-8", "replace"))
         return held

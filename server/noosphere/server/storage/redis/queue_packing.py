@@ -7,6 +7,7 @@ from typing import NamedTuple
 from noosphere.consistency import REVISION_MAX, invalid
 
 from ...ports.factqueue import DeadJob, Job, QueuedJob
+from ..facts.attempts import attempt_of
 from .wire import Reply
 
 _LEASE_CHARS_MAX = 40
@@ -21,7 +22,7 @@ class Lease(NamedTuple):
         number: the job's.
         priority: the job's.
         epoch: in which it was granted: one whose grant was lost in a failover is not the one that was granted after.
-        attempt: which attempt it is.
+        attempt: which attempt it is, as it is stored.
     """
 
     number: int
@@ -64,10 +65,10 @@ def job_of(record: bytes) -> Job:
 def queued_of(told: Reply) -> QueuedJob:
     """Reads what is told of a job wherever it is."""
     dead, attempts, _, record, reason = told
-    return QueuedJob(job_of(record), attempts, dead == 1, reason.decode())
+    return QueuedJob(job_of(record), attempt_of(attempts), dead == 1, reason.decode())
 
 
 def dead_of(told: Reply) -> DeadJob:
     """Reads what is told of a dead job."""
     _, attempts, died, record, reason = told
-    return DeadJob(job_of(record), attempts, reason.decode(), int(died, 16))
+    return DeadJob(job_of(record), attempt_of(attempts), reason.decode(), int(died, 16))

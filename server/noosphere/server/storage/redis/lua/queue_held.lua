@@ -1,4 +1,5 @@
--- ARGV: 2 what becomes of them: x extended, d done, r tried again, f given up; 3 for how long, or why;
+-- ARGV: 2 what becomes of them: x extended, d done, r tried again, b the same without counting, f given up;
+-- 3 for how long, or why;
 -- then of each lease: number, priority, epoch, attempt.
 local what, held, any = ARGV[2], {}, false
 for at = 4, #ARGV, 4 do
@@ -9,10 +10,12 @@ for at = 4, #ARGV, 4 do
   held[#held + 1] = holds and 1 or 0
   if holds then
     any = true
-    if what == 'x' or what == 'r' then
+    if what == 'x' or what == 'r' or what == 'b' then
       redis.call('ZADD', due_of(priority), number(now_ms + ARGV[3]), job)
     end
-    if what == 'r' then
+    if what == 'r' or what == 'b' then
+      -- One that counts less, one that does not more: see storage/facts/attempts.py.
+      if what == 'b' and attempt % 4096 > 0 and attempt < 4294959104 then attempt = attempt + 4095 end
       redis.call('XCLAIM', stream_of(priority), WORKERS, GIVEN_BACK, 0, entry_of(job), 'RETRYCOUNT', attempt, 'JUSTID')
     elseif what == 'd' then
       drop(job, priority, redis.call('HGET', JOBS, job), false)
