@@ -232,7 +232,7 @@ def copied_at_every_step(embedded: EmbeddedLab) -> Iterator[list[Path]]:
         note()
 
 
-@pytest.mark.parametrize("dropped", [False, True])
+@pytest.mark.parametrize("dropped", [False, pytest.param(True, marks=pytest.mark.campaign)])
 async def test_cut_off_at_any_step_it_is_finished_by_the_next_life(
     embedded: EmbeddedLab, monkeypatch: pytest.MonkeyPatch, dropped: bool
 ) -> None:

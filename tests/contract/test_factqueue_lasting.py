@@ -211,6 +211,7 @@ def worked_until_killed(folder: Path, life: int, lines: int) -> list[str]:
     return bytes(output[: output.rindex(b"\n") + 1]).decode().splitlines()
 
 
+@pytest.mark.campaign
 async def test_killed_again_and_again_every_acknowledged_job_is_tried_and_none_comes_back(tmp_path: Path) -> None:
     seen: dict[str, set[str]] = {"PUT": set(), "TRY": set(), "END": set()}
     for life in range(3):

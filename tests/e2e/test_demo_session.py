@@ -74,6 +74,7 @@ def test_a_script_of_ones_own_is_played(tmp_path: Path) -> None:
     assert len(json.loads(done.stdout)["turns"]) == 1
 
 
+@pytest.mark.campaign
 def test_an_expectation_that_is_not_met_ends_with_5(tmp_path: Path) -> None:
     tool = {"do": "tool", "name": "look", "result": 1, "expect": "parked"}
     (tmp_path / "mine.json").write_text(json.dumps({"turns": [{"user": "u", "reply": "r", "steps": [tool]}]}))

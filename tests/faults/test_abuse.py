@@ -42,11 +42,12 @@ async def test_messages_of_a_hundred_mebibytes_are_refused_and_not_kept(server: 
     async with grpc.aio.insecure_channel(server.address, options=options) as channel:
         # Without serialisers it takes bytes, which its type does not know.
         method: Any = channel.unary_unary(PUT)
-        for _ in range(3):
+        for _ in range(4):
             with pytest.raises(grpc.aio.AioRpcError) as error:
                 await method(b"\x0a" + bytes(HUGE_BYTES), timeout=60)
             assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert server.resident_bytes() - before < HUGE_BYTES
+    # What gRPC had read of the last one may still be there, but not what it had of all.
+    assert server.resident_bytes() - before < 2 * HUGE_BYTES
     await _serves(server)
 
 

@@ -44,6 +44,7 @@ def _crowd(address: str, count: int) -> Iterator[None]:
         yield
 
 
+@pytest.mark.campaign
 async def test_more_connections_than_files_leave_the_store_whole(server: ServerProcess) -> None:
     async with connected(server) as api:
         agent = await api.agent("a")

@@ -27,6 +27,7 @@ def servers(tmp_path: Path) -> Iterator[tuple[ServerProcess, ServerProcess]]:
             server.close()
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("coalesce", [False, True])
 async def test_a_client_does_not_go_on_at_a_server_that_shares_nothing(
     servers: tuple[ServerProcess, ServerProcess], coalesce: bool
@@ -48,6 +49,7 @@ async def test_a_client_does_not_go_on_at_a_server_that_shares_nothing(
         await left_behind.shared("mixed").key("plan").put({"at": "there"})
 
 
+@pytest.mark.campaign
 async def test_an_agent_is_neither_kept_nor_closed_by_what_was_opened_elsewhere(
     servers: tuple[ServerProcess, ServerProcess],
 ) -> None:

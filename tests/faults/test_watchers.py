@@ -109,6 +109,7 @@ def small_log_server(tmp_path: Path) -> Iterator[ServerProcess]:
         process.close()
 
 
+@pytest.mark.campaign
 async def test_watchers_that_do_not_read_cost_no_memory_and_hold_up_nobody(small_log_server: ServerProcess) -> None:
     server = small_log_server
     async with connected(server) as api:

@@ -86,6 +86,7 @@ async def test_denials_are_noted_with_who_proved_what_and_never_a_token(tmp_path
     assert forged not in text
 
 
+@pytest.mark.campaign
 def test_a_log_that_cannot_be_opened_or_read_is_told(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path / "data", ("--audit-log", str(tmp_path / "none" / "log")))
     cli = Cli()

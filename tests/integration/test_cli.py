@@ -456,6 +456,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, Path]:
     return Cli().run("demo", "--json", "--history", str(history), *small), history
 
 
+@pytest.mark.campaign
 def test_a_demo_leaves_a_history_that_can_be_checked(cli: Cli, demo: tuple[Done, Path]) -> None:
     done, history = demo
     found = done.json

@@ -20,6 +20,7 @@ def server(tmp_path: Path) -> ServerProcess:
     return ServerProcess(tmp_path / "data", options=OPTIONS)
 
 
+@pytest.mark.campaign
 def test_a_dump_of_a_running_server_makes_another_one(server: ServerProcess, tmp_path: Path) -> None:
     path, target = tmp_path / "noosphere.dump.gz", str(tmp_path / "other")
     server.start()

@@ -56,6 +56,7 @@ def test_a_missed_gate_has_an_exit_code_of_its_own(cli: Cli, traces: Path) -> No
     assert done.lines[-1] == "gate 89 %: missed; goal 92 %: missed"
 
 
+@pytest.mark.campaign
 def test_what_cannot_be_measured_is_refused_in_one_line(cli: Cli, traces: Path) -> None:
     command = ["bench", "compaction", "--traces", str(traces)]
     ends = cli.run_all(

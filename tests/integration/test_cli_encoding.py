@@ -22,7 +22,9 @@ def space() -> str:
     return f"shared/名-{uuid.uuid4().hex[:12]}"
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+@pytest.mark.parametrize(
+    "encoding", ["ascii", *(pytest.param(one, marks=pytest.mark.campaign) for one in ("latin-1", "utf-8"))]
+)
 def test_names_and_values_are_shown_in_any_encoding(cli: Cli, space: str, encoding: str) -> None:
     terminal = {"PYTHONIOENCODING": encoding}
     written = cli.run("put", space, KEY, json.dumps(VALUE), environment=terminal)
@@ -42,7 +44,9 @@ def test_names_and_values_are_shown_in_any_encoding(cli: Cli, space: str, encodi
         assert escaped.replace(" ", "") in printed.replace(" ", "")
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+@pytest.mark.parametrize(
+    "encoding", ["ascii", *(pytest.param(one, marks=pytest.mark.campaign) for one in ("latin-1", "utf-8"))]
+)
 def test_json_is_utf_8_wherever_it_goes(cli: Cli, space: str, encoding: str) -> None:
     terminal = {"PYTHONIOENCODING": encoding}
     assert cli.run("put", space, KEY, json.dumps(VALUE), "--json", environment=terminal).json["key"] == KEY

@@ -57,6 +57,7 @@ async def test_a_live_view_ends_in_good_order(cli: Cli, colour: bool) -> None:
         assert not re.search(r"\x1b\[(\d+;)*[34][0-7]m", terminal.raw)
 
 
+@pytest.mark.campaign
 async def test_a_server_that_has_gone_is_waited_for_and_the_last_frame_stays(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path / "data")
     try:

@@ -270,7 +270,7 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
         process.close()
 
 
-@pytest.mark.parametrize("end", ["terminate", "kill"])
+@pytest.mark.parametrize("end", [pytest.param("terminate", marks=pytest.mark.campaign), "kill"])
 async def test_a_cache_goes_on_after_a_restart(server: ServerProcess, connect: Connect, end: str) -> None:
     """Cut off it answers no causal read; afterwards it has whatever was written meanwhile."""
     async with connect(server.address, agent="reader", timeout=60) as reader:

@@ -106,7 +106,9 @@ async def player(tmp_path: Path) -> AsyncIterator[Player]:
         yield Player(server, SessionAgent(await server.api.agent("a")), SessionAgent(await server.api.agent("b")))
 
 
-@pytest.mark.parametrize("chatter", [False, True], ids=["alone", "with a peer"])
+@pytest.mark.parametrize(
+    "chatter", [pytest.param(False, marks=pytest.mark.campaign), True], ids=["alone", "with a peer"]
+)
 async def test_recorded_runs_are_played_without_a_stale_decision(player: Player, chatter: bool) -> None:
     """Each step's context suits both providers, keeps its budget, and begins with the prompt before it."""
     runs = _runs()

@@ -155,6 +155,7 @@ async def endpoint() -> AsyncIterator[str]:
         yield opened.url
 
 
+@pytest.mark.campaign
 async def test_a_server_with_another_model_finds_by_keywords_until_the_command_has_run(
     tmp_path: Path, endpoint: str
 ) -> None:

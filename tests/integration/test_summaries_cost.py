@@ -99,6 +99,7 @@ async def play(server: LocalServer, agent: SessionAgent, session_id: str, run: l
     return tokens
 
 
+@pytest.mark.campaign
 async def test_summaries_take_less_than_is_set_aside_for_them(server: LocalServer, model: WordyModel) -> None:
     agent = SessionAgent(await server.api.agent("a"))
     runs = [run for path in sorted(recorded_traces().glob("*.json")) for run in json.loads(path.read_text())]

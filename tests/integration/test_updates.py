@@ -131,6 +131,7 @@ def test_what_contradicts_what_is_read_off_the_words(old: str, new: str, expecte
     assert same_but_value(old, new) is expected
 
 
+@pytest.mark.campaign
 async def test_the_gates_are_reached_on_real_sets(server: LocalServer) -> None:
     for at, given in enumerate(read_updates(real_sets())):
         score = await score_updates(server.engine.facts, given, scope=f"shared/set-{at}")

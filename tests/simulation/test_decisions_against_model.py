@@ -13,7 +13,7 @@ import pytest
 from tests.simulation.thinking import run_thinking
 from tests.support.effort import effort
 
-HISTORIES = int(os.environ.get("NOOSPHERE_DECISIONS", effort(60, 160)))
+HISTORIES = int(os.environ.get("NOOSPHERE_DECISIONS", effort(40, 160)))
 FIRST_SEED = int(os.environ.get("NOOSPHERE_FIRST_SEED", "0"))
 PARTS = 2
 

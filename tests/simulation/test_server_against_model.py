@@ -21,7 +21,7 @@ from tests.simulation.machine import ServerMachine, outcomes
 from tests.support.effort import effort
 
 CAMPAIGN = "NOOSPHERE_MACHINES" in os.environ
-MACHINES = int(os.environ.get("NOOSPHERE_MACHINES", effort(40, 120)))
+MACHINES = int(os.environ.get("NOOSPHERE_MACHINES", effort(20, 120)))
 STEPS = int(os.environ.get("NOOSPHERE_MACHINE_STEPS", "50"))
 
 APPLIED = {"Put", "Delete", "Add", "Claim", "Transact"}

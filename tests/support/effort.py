@@ -11,7 +11,7 @@ import os
 FULL = os.environ.get("TEST_EFFORT") == "full"
 
 _EVERY_DAY_MIN = 20
-_EVERY_DAY_PART = 0.3
+_EVERY_DAY_PART = 0.25
 
 
 def effort(every_day: int, full: int) -> int:

@@ -200,6 +200,7 @@ def test_no_file_and_an_empty_folder_are_named(tmp_path: Path) -> None:
         read_traces(tmp_path)
 
 
+@pytest.mark.campaign
 def test_the_gate_and_the_goal_on_recorded_runs() -> None:
     score = score_compaction(read_traces(recorded_traces()), O200K, 150)
     assert score.problems == ()

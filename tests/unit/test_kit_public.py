@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import noosphere.testing as kit
 import noosphere.testing.sync as sync_kit
 
@@ -43,6 +45,7 @@ def test_the_sync_twin_has_the_same_names_and_parameters() -> None:
                 assert found == expected, name
 
 
+@pytest.mark.campaign
 def test_nobody_loads_it_unasked() -> None:
     program = (
         "import sys, noosphere.client, noosphere.client.sync, noosphere.server.app, noosphere.server.cli.main\n"
@@ -51,6 +54,7 @@ def test_nobody_loads_it_unasked() -> None:
     assert run(program) == "[]"
 
 
+@pytest.mark.campaign
 def test_it_says_what_to_install_where_the_server_is_missing() -> None:
     program = (
         "import sys\n"

@@ -139,6 +139,7 @@ for text in (json.dumps(rows), log):
 """
 
 
+@pytest.mark.campaign
 def test_the_same_in_every_process() -> None:
     # Sets of strings have another order in each.
     outputs = {

@@ -78,6 +78,7 @@ def test_a_dump_that_was_cut_anywhere_is_refused(tmp_path: Path) -> None:
         assert problem(tmp_path / "dump", whole[:end])
 
 
+@pytest.mark.campaign
 def test_a_dump_of_which_any_bit_is_another_one_is_refused(tmp_path: Path) -> None:
     whole = dump_of(*ALL)
     for at in range(len(whole)):

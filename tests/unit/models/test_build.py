@@ -33,6 +33,7 @@ async def test_by_default_no_model_is_needed() -> None:
     await models.aclose()
 
 
+@pytest.mark.campaign
 def test_a_server_without_a_model_does_not_import_its_package() -> None:
     program = (
         "import sys; from noosphere.server.config import Settings; from noosphere.server.models import build; "
