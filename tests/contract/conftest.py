@@ -18,6 +18,7 @@ from tests.contract.redislab import (
     RedisQueueLab,
     follow,
 )
+from tests.contract.simulatedlab import SimulatedEtcdServer, SimulatedQueueLab, SimulatedRedisLab, simulated
 from tests.support.etcd import EtcdProcess, needs_etcd
 from tests.support.redis import RedisProcess, needs_redis
 from tests.support.redis_cluster import RedisCluster, started_cluster
@@ -25,7 +26,12 @@ from tests.support.redis_cluster import RedisCluster, started_cluster
 REDIS = [pytest.param(name, marks=needs_redis) for name in ("redis", "redis_pair", "redis_cluster")]
 
 
-@pytest.fixture(params=["embedded", *REDIS])
+SIMULATED_REDIS = [
+    pytest.param(name, marks=pytest.mark.campaign) for name in ("simulated_redis", "simulated_redis_pair")
+]
+
+
+@pytest.fixture(params=["embedded", *SIMULATED_REDIS, *REDIS])
 def lab(request: pytest.FixtureRequest) -> StoreLab:
     """A fresh store and coordinator of each driver: the fixture named by the parameter makes them."""
     made: StoreLab = request.getfixturevalue(request.param)
@@ -101,7 +107,27 @@ async def redis_cluster(tmp_path: Path, redis_nodes: RedisCluster) -> AsyncItera
     await made.close()
 
 
-@pytest.fixture(params=["embedded_coordinator", pytest.param("etcd", marks=needs_etcd)])
+@pytest.fixture
+async def simulated_redis(tmp_path: Path) -> AsyncIterator[SimulatedRedisLab]:
+    """A simulated Redis."""
+    async with simulated(SimulatedRedisLab, tmp_path, 1) as made:
+        yield made
+
+
+@pytest.fixture
+async def simulated_redis_pair(tmp_path: Path) -> AsyncIterator[SimulatedRedisLab]:
+    """A simulated primary with a simulated replica."""
+    async with simulated(SimulatedRedisLab, tmp_path, 2) as made:
+        yield made
+
+
+@pytest.fixture(
+    params=[
+        "embedded_coordinator",
+        pytest.param("simulated_etcd", marks=pytest.mark.campaign),
+        pytest.param("etcd", marks=needs_etcd),
+    ]
+)
 def coordinator_lab(request: pytest.FixtureRequest) -> CoordinatorLab:
     """A fresh coordinator of each driver."""
     made: CoordinatorLab = request.getfixturevalue(request.param)
@@ -115,6 +141,18 @@ async def embedded_coordinator(tmp_path: Path) -> AsyncIterator[EmbeddedCoordina
     await made.open()
     yield made
     await made.close()
+
+
+@pytest.fixture
+async def simulated_etcd(tmp_path: Path) -> AsyncIterator[EtcdLab]:
+    """A simulated etcd."""
+    server = SimulatedEtcdServer()
+    await server.serve()
+    made = EtcdLab(server, f"test/{tmp_path.name}/")
+    await made.open()
+    yield made
+    await made.close()
+    await server.end()
 
 
 @pytest.fixture(scope="session")
@@ -154,6 +192,7 @@ async def embedded_facts(tmp_path: Path) -> AsyncIterator[EmbeddedFactLab]:
 @pytest.fixture(
     params=[
         "embedded_queue",
+        pytest.param("simulated_queue", marks=pytest.mark.campaign),
         pytest.param("redis_queue", marks=needs_redis),
         pytest.param("redis_cluster_queue", marks=needs_redis),
     ]
@@ -171,6 +210,13 @@ async def embedded_queue(tmp_path: Path) -> AsyncIterator[EmbeddedQueueLab]:
     await made.open()
     yield made
     await made.close()
+
+
+@pytest.fixture
+async def simulated_queue(tmp_path: Path) -> AsyncIterator[SimulatedQueueLab]:
+    """A fact queue on a simulated Redis."""
+    async with simulated(SimulatedQueueLab, tmp_path, 1) as made:
+        yield made
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,6 +43,7 @@ class Access:
         key: its key.
         username: who we are; empty where nobody is asked.
         password: of that user.
+        connect: makes a connection to ``host:port`` in place of gRPC, which is then not asked for one.
     """
 
     ca: Path | None = None
@@ -49,6 +51,7 @@ class Access:
     key: Path | None = None
     username: str = ""
     password: str = field(default="", repr=False)
+    connect: Callable[[str], grpc.aio.Channel] | None = None
 
     def request(self) -> wire.AuthenticateRequest:
         """Returns what is asked to get a token."""
@@ -68,6 +71,7 @@ class Channels:
 
     def __init__(self, endpoints: tuple[str, ...], access: Access) -> None:
         self._endpoints = endpoints
+        self._by = access.connect
         self._files = (access.ca, access.key, access.certificate)
         self._seen = self._signature()
         self._open = self._connect()
@@ -101,6 +105,8 @@ class Channels:
             await channel.close()
 
     def _connect(self) -> list[grpc.aio.Channel]:
+        if self._by is not None:
+            return [self._by(endpoint) for endpoint in self._endpoints]
         if self._files[0] is None:
             return [grpc.aio.insecure_channel(f"dns:///{endpoint}", _OPTIONS) for endpoint in self._endpoints]
         credentials = grpc.ssl_channel_credentials(*map(_content, self._files))
