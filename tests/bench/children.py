@@ -179,10 +179,14 @@ def cpu_seconds_of(pid: int) -> float:
 
 
 async def start_server(
-    data: Path, logs: Path, name: str = "noosphere", environment: Mapping[str, str] | None = None
+    data: Path,
+    logs: Path,
+    name: str = "noosphere",
+    environment: Mapping[str, str] | None = None,
+    listen: str = "127.0.0.1:0",
 ) -> Child:
     """Starts the shipped server, as its users do, and waits until it listens; ``environment`` configures it."""
-    words = ["serve", "--listen", "127.0.0.1:0", "--data", str(data), "--log-level", "warning"]
+    words = ["serve", "--listen", listen, "--data", str(data), "--log-level", "warning"]
     child = await Child.start(name, ["-m", "noosphere.server.cli", *words], logs, environment)
     return await _listening(child, "noosphere serves on ")
 
