@@ -13,9 +13,9 @@ import pytest
 
 from noosphere.consistency import NamePattern, Reason, Refusal
 from noosphere.server.rpc.calls import Context, streaming, unary
-from noosphere.server.rpc.gate import Gate, Rpc, under_way
+from noosphere.server.rpc.gate import Gate, Rpc, Step, nothing, under_way
 from noosphere.server.rpc.switchboard import Collected, Switchboard
-from noosphere.server.security import OPEN, Principal, calling
+from noosphere.server.security import OPEN, Principal, Unsettled, calling
 from noosphere.server.security.permissions import require_acting
 from noosphere.v1 import memory_service_pb2 as pb
 from noosphere.v1 import types_pb2
@@ -54,6 +54,50 @@ class Noted:
             await self.changed.wait()
 
 
+class Looked(Unsettled):
+    """Something that has to be looked up first."""
+
+    def __init__(self, looks: asyncio.Event) -> None:
+        super().__init__(Reason.ENGINE_UNAVAILABLE, "it is not known yet")
+        self.looks = looks
+
+    async def settle(self) -> None:
+        """Waits until it was looked up."""
+        await self.looks.wait()
+
+
+class Looking(Noted):
+    """A step that has to look something up some times before it lets a call pass."""
+
+    def __init__(self, name: str, told: list[str], times: int, *, found: bool = True) -> None:
+        super().__init__(name, told)
+        self.times = times
+        self.looks = asyncio.Event()
+        if found:
+            self.looks.set()
+
+    def begin(self, rpc: Rpc) -> None:
+        """Has something looked up, or notes it."""
+        self.changed.set()
+        if self.times:
+            self.times -= 1
+            raise Looked(self.looks)
+        super().begin(rpc)
+
+
+class Counting:
+    """A step that does nothing when a call begins."""
+
+    begin = nothing
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def end(self, rpc: Rpc) -> None:
+        """Counts."""
+        self.count += 1
+
+
 class Service:
     """Methods that end in each way."""
 
@@ -89,7 +133,7 @@ class Service:
 
 
 @contextlib.asynccontextmanager
-async def serving(*steps: Noted) -> AsyncIterator[grpc.aio.Channel]:
+async def serving(*steps: Step) -> AsyncIterator[grpc.aio.Channel]:
     """Serves the methods behind a gate."""
     service = Service()
 
@@ -191,6 +235,44 @@ async def test_a_call_that_is_given_up_ends_as_well(told: list[str]) -> None:
         waiting.cancel()
         await step.has_ended()
     assert told == ["a begins /s/Never", "a ends /s/Never CANCELLED"]
+
+
+@pytest.mark.parametrize("name", ["Well", "Stream"])
+async def test_what_has_to_be_looked_up_keeps_later_steps_waiting(told: list[str], name: str) -> None:
+    first = Noted("a", told)
+    async with serving(first, Looking("b", told, 2), Counting(), Looking("c", told, 1), Noted("d", told)) as channel:
+        if name == "Well":
+            await call(channel, name)
+        else:
+            made: Any = channel.unary_stream(f"/s/{name}", request_serializer=pb.WatchRequest.SerializeToString)
+            with pytest.raises(grpc.aio.AioRpcError, match="too slow"):
+                _ = [message async for message in made(pb.WatchRequest(), timeout=SECONDS_MAX)]
+        await first.has_ended()
+    assert [line.partition(" /")[0] for line in told] == [
+        *(f"{step} begins" for step in "abcd"),
+        *(f"{step} ends" for step in "dcba"),
+    ]
+
+
+async def test_a_call_given_up_while_something_is_looked_up_ends_for_the_steps_before(told: list[str]) -> None:
+    first, looking, last = Noted("a", told), Looking("b", told, 1, found=False), Counting()
+    async with serving(first, looking, last) as channel:
+        waiting = asyncio.create_task(call(channel, "Well"))
+        await looking.changed.wait()
+        waiting.cancel()
+        await first.has_ended()
+    assert told == ["a begins /s/Well", "a ends /s/Well CANCELLED"]
+    assert last.count == 0
+
+
+async def test_a_step_without_a_beginning_is_told_of_ends_only_of_calls_that_came_so_far(told: list[str]) -> None:
+    before, after, first = Counting(), Counting(), Noted("a", told)
+    async with serving(first, before, Noted("b", told, ("Never",)), after) as channel:
+        await call(channel, "Well")
+        with pytest.raises(grpc.aio.AioRpcError):
+            await call(channel, "Never")
+        await first.has_ended(2)
+    assert (before.count, after.count) == (2, 1)
 
 
 async def test_each_call_inside_a_pipeline_passes_by_itself(told: list[str]) -> None:

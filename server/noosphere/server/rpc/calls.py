@@ -45,6 +45,11 @@ def unary(
             # A stream of requests cannot be read again: see `certain`.
             if not isinstance(request, Message):
                 return await method(self, request, context)
+            try:
+                return await method(self, request, context)
+            except Unsettled as unsettled:
+                # Most calls have nothing to find out, and pay for no retry.
+                await unsettled.settle()
             return await certain(lambda: method(self, request, context))
         except Refusal as refusal:
             await abort(context, refusal)

@@ -23,6 +23,7 @@ from noosphere.consistency import Refusal
 from ..security import Unsettled
 from .calls import SETTLED_MAX, Context, certain
 from .errors import abort, last_refusal
+from .requests import agent_of
 
 log = structlog.get_logger(__name__)
 
@@ -45,13 +46,17 @@ class Rpc:
         sent_bytes: of what was answered, so far.
         ended: whether all is done about it.
         began_seconds: when it came, by the clock of the step that measures; 0.0 if none does.
+        ended_seconds: when it had ended, by that clock; 0.0 before that.
     """
 
     __slots__ = (
+        "_agent",
+        "_request_bytes",
         "began_seconds",
         "code",
         "context",
         "ended",
+        "ended_seconds",
         "message",
         "method",
         "notes",
@@ -77,6 +82,25 @@ class Rpc:
         self.sent_bytes = 0
         self.ended = False
         self.began_seconds = 0.0
+        self.ended_seconds = 0.0
+        self._agent: str | None = None
+        self._request_bytes = -1
+
+    @property
+    def agent(self) -> str:
+        """The agent in whose name it comes, as the request says; "" if in none."""
+        found = self._agent
+        if found is None:
+            found = self._agent = "" if self.message is None else agent_of(self.message)
+        return found
+
+    @property
+    def request_bytes(self) -> int:
+        """The size of the request; 0 for a stream of requests. To measure one costs as much as to encode it."""
+        size = self._request_bytes
+        if size < 0:
+            size = self._request_bytes = 0 if self.message is None else self.message.ByteSize()
+        return size
 
     def answered(self, response: Message) -> None:
         """Takes note of an answer, or of one message of it."""
@@ -93,7 +117,7 @@ class Step(Protocol):
     """One thing that is done about every call. Shared by all of them, and never waits."""
 
     def begin(self, rpc: Rpc) -> None:
-        """Is told that a call has come.
+        """Is told that a call has come. A step with nothing to do then says ``begin = nothing``.
 
         Raises:
             Refusal: it may not go on.
@@ -106,6 +130,10 @@ class Step(Protocol):
         ...
 
 
+def nothing(_step: Step, _rpc: Rpc) -> None:
+    """Is the ``begin``, or the ``end``, of a step that does nothing there: it is not even called."""
+
+
 class Gate:
     """See the module.
 
@@ -115,6 +143,8 @@ class Gate:
 
     def __init__(self, steps: Sequence[Step] = ()) -> None:
         self._steps = tuple(steps)
+        self._begins = tuple(None if _idle(step.begin) else step.begin for step in self._steps)
+        self._ends = tuple(step.end for step in reversed(self._steps) if not _idle(step.end))
 
     def passing(self, method: str, behaviour: Callable[..., Any], *, takes_stream: bool) -> Callable[..., Any]:
         """Returns what answers a call that comes by itself.
@@ -126,11 +156,19 @@ class Gate:
         """
         if not self._steps:
             return behaviour
-        streams = inspect.isasyncgenfunction(behaviour)
+        streams, begins = inspect.isasyncgenfunction(behaviour), self._begins
 
         async def unary(request: Any, context: Context) -> Any:
             rpc = Rpc(method, context, None if takes_stream else request, streams=False)
-            begun = await self._begin_or_abort(rpc, context)
+            under_way.set(rpc)
+            begun = 0
+            try:
+                for begin in begins:
+                    if begin is not None:
+                        begin(rpc)
+                    begun += 1
+            except BaseException as error:
+                await self._begin_rest(rpc, begun, error, context)
             try:
                 response = await behaviour(request, context)
                 rpc.answered(response)
@@ -139,11 +177,14 @@ class Gate:
                 _note_end(rpc, error)
                 raise
             finally:
-                self._end(rpc, begun)
+                self._end(rpc)
 
         async def streaming(request: Any, context: Context) -> Any:
             rpc = Rpc(method, context, None if takes_stream else request, streams=True)
-            begun = await self._begin_or_abort(rpc, context)
+            under_way.set(rpc)
+            begun, error = self._begin(rpc, 0)
+            if error is not None:
+                await self._begin_rest(rpc, begun, error, context)
             try:
                 async with aclosing(behaviour(request, context)) as responses:
                     async for response in responses:
@@ -153,7 +194,7 @@ class Gate:
                 _note_end(rpc, error)
                 raise
             finally:
-                self._end(rpc, begun)
+                self._end(rpc)
 
         return streaming if streams else unary
 
@@ -173,14 +214,10 @@ class Gate:
             parent = under_way.get()
             rpc = Rpc(method, parent.context if parent else None, request, streams=False, parent=parent)
             under_way.set(rpc)
-            begun = 0
+            begun, error = self._begin(rpc, 0)
+            if error is not None:
+                await self._begin_rest(rpc, begun, error)
             try:
-                for step in self._steps:
-                    try:
-                        step.begin(rpc)
-                    except Unsettled as unsettled:
-                        await _settle(step, rpc, unsettled)
-                    begun += 1
                 response = await certain(lambda: behaviour(request))
                 rpc.answered(response)
                 return response
@@ -188,40 +225,66 @@ class Gate:
                 _note_end(rpc, error)
                 raise
             finally:
-                self._end(rpc, begun)
+                self._end(rpc)
 
         return inside
 
-    async def _begin_or_abort(self, rpc: Rpc, context: Context) -> int:
-        """Begins every step; returns how many. Ends the call if one of them refuses it."""
-        under_way.set(rpc)
-        begun = 0
+    def _begin(self, rpc: Rpc, first: int) -> tuple[int, BaseException | None]:
+        """Begins steps from the first one on; returns how many have begun, and what kept the next from it."""
+        begun = first
         try:
-            for step in self._steps:
-                try:
-                    step.begin(rpc)
-                except Unsettled as unsettled:
-                    await _settle(step, rpc, unsettled)
+            for begin in self._begins[first:]:
+                if begin is not None:
+                    begin(rpc)
                 begun += 1
-        except Refusal as refusal:
-            rpc.refusal, rpc.code = refusal, grpc.StatusCode[refusal.code.value]
-            self._end(rpc, begun)
-            await abort(context, refusal)
-        except Exception as error:
-            log.error("a call could not begin", method=rpc.method, exc_info=error)
-            rpc.code = grpc.StatusCode.INTERNAL
-            self._end(rpc, begun)
-            await context.abort(rpc.code, f"internal error before {rpc.method}: {type(error).__name__}")
-        return begun
+        except BaseException as error:
+            return begun, error
+        return begun, None
 
-    def _end(self, rpc: Rpc, begun: int) -> None:
-        for step in reversed(self._steps[:begun]):
+    async def _begin_rest(
+        self, rpc: Rpc, begun: int, error: BaseException | None, context: Context | None = None
+    ) -> None:
+        """Begins the steps that are left, one of which was kept from it by an error.
+
+        Args:
+            rpc: the call.
+            begun: how many steps have begun.
+            error: what kept the next one from it.
+            context: ends the call if a step refuses it; None if whoever called ends it.
+
+        Raises:
+            BaseException: it may not go on; the steps that had begun have been told of its end.
+        """
+        try:
+            while error is not None:
+                if not isinstance(error, Unsettled):
+                    raise error
+                await _settle(self._steps[begun], rpc, error)
+                begun, error = self._begin(rpc, begun + 1)
+        except BaseException as failed:
+            _note_end(rpc, failed)
+            self._end(rpc, begun)
+            if context is not None and isinstance(failed, Refusal):
+                await abort(context, failed)
+            if context is not None and isinstance(failed, Exception):
+                log.error("a call could not begin", method=rpc.method, exc_info=failed)
+                await context.abort(rpc.code, f"internal error before {rpc.method}: {type(failed).__name__}")
+            raise
+
+    def _end(self, rpc: Rpc, begun: int | None = None) -> None:
+        """Tells the steps that have begun, all of them unless told how many."""
+        ends = self._ends if begun is None else [step.end for step in reversed(self._steps[:begun])]
+        for end in ends:
             try:
-                step.end(rpc)
+                end(rpc)
             except Exception as error:
                 # The caller has got its answer, and the other steps must know.
                 log.error("the end of a call could not be noted", method=rpc.method, exc_info=error)
         rpc.ended = True
+
+
+def _idle(bound: Callable[[Rpc], None]) -> bool:
+    return getattr(bound, "__func__", None) is nothing
 
 
 async def _settle(step: Step, rpc: Rpc, unsettled: Unsettled) -> None:

@@ -20,7 +20,7 @@ from ..security.permissions import FACTS, GROUPS, LOCKS, SESSIONS, denied
 from ..sessions.claims import GIVEN_OWNERS, OWNER_ATTRIBUTE
 from ..sessions.teaching import OWNER_LABEL
 from ..sessions.tickets import Ticket
-from .steps.requests import agent_of
+from .requests import agent_of
 
 Need = tuple[str, Verb]
 """A resource, and what is to be done with it."""

@@ -21,7 +21,7 @@ from ...security.authenticating import (
 from ..breaking import Breaking
 from ..calls import Context
 from ..gate import Rpc
-from .requests import waits
+from ..requests import waits
 
 HEADER = "authorization"
 LOOK_SECONDS = 0.5

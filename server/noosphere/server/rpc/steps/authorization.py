@@ -19,8 +19,8 @@ from ...security import Principal, Unsettled, calling
 from ...security.permissions import deciding, denied_acting
 from ..breaking import Breaking
 from ..gate import Rpc
+from ..requests import waits
 from ..rules import rule_of
-from .requests import waits
 
 LOOK_SECONDS = 0.25
 """How often it is looked whether grants have changed."""

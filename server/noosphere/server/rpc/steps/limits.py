@@ -8,9 +8,6 @@ here, so that an operator gets in whatever goes on.
 
 from __future__ import annotations
 
-from enum import IntEnum
-from typing import Any
-
 from google.protobuf import descriptor_pool
 
 from noosphere.consistency.limits import AGENT_ID_BYTES_MAX
@@ -26,15 +23,6 @@ _CONNECTION = "\0"
 """Begins the names of connections among agents; no agent's name does."""
 _NOTE = "limits"
 _UNLIMITED = frozenset({"AdminService"})
-
-
-class _Caller(IntEnum):
-    """Where a request names its agent."""
-
-    NOWHERE = 0
-    CALL = 1
-    ACTOR = 2
-    AGENT_ID = 3
 
 
 def limits_step(rules: LimitRules, clock: Clock) -> LimitsStep:
@@ -59,7 +47,7 @@ class LimitsStep:
         self._agents = agents
         self._principals = principals
         self._clock = clock
-        self._callers = _callers()
+        self._limited = _limited()
 
     def begin(self, rpc: Rpc) -> None:
         """Takes the call from its agent's and its principal's allowance.
@@ -67,14 +55,13 @@ class LimitsStep:
         Raises:
             Refusal: LIMIT_EXCEEDED.
         """
-        caller = self._callers.get(rpc.method)
-        if caller is None:
+        if rpc.method not in self._limited:
             return
         principal = calling.get()
         if principal.admin:
             return
         now_ms = self._clock.monotonic_ms()
-        agent_id = _agent_of(rpc, caller)
+        agent_id = _agent_of(rpc)
         agent = self._agents.of((principal.name, agent_id))
         agent.begin(Subject.AGENT, agent_id, now_ms, stream=rpc.streams)
         both: tuple[Meter, ...] = (agent,)
@@ -94,39 +81,19 @@ class LimitsStep:
             meter.end(stream=rpc.streams)
 
 
-def _agent_of(rpc: Rpc, caller: _Caller) -> str:
-    # What stands in a message of ours is known to the generated code alone.
-    message: Any = rpc.message
-    found = ""
-    if message is not None:
-        if caller is _Caller.CALL:
-            found = message.call.actor.agent_id
-        elif caller is _Caller.ACTOR:
-            found = message.actor.agent_id
-        elif caller is _Caller.AGENT_ID:
-            found = message.agent_id
-    if found:
+def _agent_of(rpc: Rpc) -> str:
+    if found := rpc.agent:
         # Longer ones are refused when they are decoded, and must not be kept here.
         return found if len(found) <= AGENT_ID_BYTES_MAX else found[:AGENT_ID_BYTES_MAX]
     context = rpc.context
     return "" if context is None else _CONNECTION + context.peer()
 
 
-def _callers() -> dict[str, _Caller]:
-    found: dict[str, _Caller] = {}
-    for full_name in SERVICES:
-        service = descriptor_pool.Default().FindServiceByName(full_name)
-        if service.name in _UNLIMITED:
-            continue
-        for method in service.methods:
-            fields = method.input_type.fields_by_name
-            if "call" in fields:
-                caller = _Caller.CALL
-            elif "actor" in fields:
-                caller = _Caller.ACTOR
-            elif "agent_id" in fields:
-                caller = _Caller.AGENT_ID
-            else:
-                caller = _Caller.NOWHERE
-            found[f"/{full_name}/{method.name}"] = caller
-    return found
+def _limited() -> frozenset[str]:
+    services = [descriptor_pool.Default().FindServiceByName(full_name) for full_name in SERVICES]
+    return frozenset(
+        f"/{service.full_name}/{method.name}"
+        for service in services
+        if service.name not in _UNLIMITED
+        for method in service.methods
+    )

@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from ...security import calling
 from ..gate import under_way
-from .requests import agent_of, namespace_of
+from ..requests import agent_of, namespace_of
 
 _CHARS_MAX = 256
 

@@ -63,7 +63,7 @@ class MetricsStep:
             # Names of an enumeration's members are slow to ask for.
             "OK" if rpc.code is _OK else rpc.code.name,
             "" if refusal is None else refusal.reason.value,
-            self._now() - rpc.began_seconds,
+            (rpc.ended_seconds or self._now()) - rpc.began_seconds,
             streams=_lasts(rpc),
             replayed=was_replayed(rpc.response),
         )

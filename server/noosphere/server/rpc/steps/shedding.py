@@ -254,7 +254,7 @@ class SheddingStep:
             load.streams += 1
             rpc.notes[_NOTE] = -1
         elif kind is not _Kind.WAITING:
-            size = 0 if rpc.message is None else rpc.message.ByteSize()
+            size = rpc.request_bytes
             load.calls += 1
             load.request_bytes += size
             rpc.notes[_NOTE] = size

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import structlog
 from google.protobuf.message import Message
 
-from ..gate import Rpc
+from ..gate import Rpc, nothing
 
 log = structlog.get_logger(__name__)
 
@@ -31,12 +31,12 @@ class SlowCallStep:
         self._lines = 0
         self._left_out = 0
 
-    def begin(self, rpc: Rpc) -> None:
-        """Does nothing: when it came is noted already."""
+    begin = nothing
 
     def end(self, rpc: Rpc) -> None:
         """Writes the line. Streams last as long as their callers want, and calls that wait are meant to."""
-        now = self._now()
+        # It ends before the step that notes when a call came, which needs the same moment.
+        now = rpc.ended_seconds = self._now()
         if now - rpc.began_seconds < self._slow_seconds or rpc.streams or rpc.message is None or _waits(rpc.message):
             return
         if int(now) != self._second:

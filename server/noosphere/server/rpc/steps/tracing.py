@@ -15,7 +15,7 @@ import grpc
 
 from ...ports.tracing import tracing
 from ..gate import Rpc
-from .requests import namespace_of, traceparent_of
+from ..requests import namespace_of, traceparent_of
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer

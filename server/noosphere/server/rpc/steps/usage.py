@@ -8,8 +8,8 @@ from google.protobuf.message import Message
 from noosphere.consistency.errors import CONFLICTS
 
 from ...security import Usage, calling
-from ..gate import Rpc
-from .requests import agent_of, namespace_of
+from ..gate import Rpc, nothing
+from ..requests import namespace_of
 
 _OK = grpc.StatusCode.OK
 _UNBELIEVED = frozenset(
@@ -45,8 +45,7 @@ class UsageStep:
     def __init__(self, usage: Usage) -> None:
         self._usage = usage
 
-    def begin(self, rpc: Rpc) -> None:
-        """Lets everything pass."""
+    begin = nothing
 
     def end(self, rpc: Rpc) -> None:
         """Counts the call."""
@@ -56,7 +55,7 @@ class UsageStep:
             # What comes inside a stream is counted by itself.
             self._usage.count(principal.name, "", "", reason=reason)
             return
-        agent, namespace = agent_of(request), namespace_of(request)
+        agent, namespace = rpc.agent, namespace_of(request)
         # Asked first, because it is so for most, and sets of codes are slow to look into.
         if rpc.code is not _OK and rpc.code in _UNBELIEVED:
             # The names in it may be made up, or others'.
@@ -64,5 +63,5 @@ class UsageStep:
             if rpc.code is grpc.StatusCode.UNAUTHENTICATED or not principal.may_act_as(agent):
                 agent = ""
         self._usage.count(
-            principal.name, agent, namespace, request.ByteSize(), rpc.sent_bytes, reason, met_a_conflict(rpc)
+            principal.name, agent, namespace, rpc.request_bytes, rpc.sent_bytes, reason, met_a_conflict(rpc)
         )
