@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.contract.coordlab import CoordinatorLab, EmbeddedCoordinatorLab, EtcdLab
-from tests.contract.factlab import EmbeddedFactLab, EmbeddedQueueLab, FactQueueLab, FactStoreLab
+from tests.contract.factlab import EmbeddedFactLab, EmbeddedQueueLab, FactQueueLab, FactStoreLab, WeaviateFactLab
 from tests.contract.lab import EmbeddedLab, StoreLab
 from tests.contract.redislab import (
     RedisClusterLab,
@@ -22,6 +22,7 @@ from tests.contract.simulatedlab import SimulatedEtcdServer, SimulatedQueueLab, 
 from tests.support.etcd import EtcdProcess, needs_etcd
 from tests.support.redis import RedisProcess, needs_redis
 from tests.support.redis_cluster import RedisCluster, started_cluster
+from tests.support.weaviate import WeaviateProcess, needs_weaviate
 
 REDIS = [pytest.param(name, marks=needs_redis) for name in ("redis", "redis_pair", "redis_cluster")]
 
@@ -173,7 +174,7 @@ async def etcd(etcd_server: EtcdProcess, tmp_path: Path) -> AsyncIterator[EtcdLa
     await made.close()
 
 
-@pytest.fixture(params=["embedded_facts"])
+@pytest.fixture(params=["embedded_facts", pytest.param("weaviate_facts", marks=needs_weaviate)])
 def fact_lab(request: pytest.FixtureRequest) -> FactStoreLab:
     """A fresh fact store of each driver."""
     made: FactStoreLab = request.getfixturevalue(request.param)
@@ -187,6 +188,25 @@ async def embedded_facts(tmp_path: Path) -> AsyncIterator[EmbeddedFactLab]:
     await made.open()
     yield made
     await made.close()
+
+
+@pytest.fixture(scope="session")
+def weaviate_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WeaviateProcess]:
+    """One Weaviate for all tests of a worker: it takes seconds to start."""
+    server = WeaviateProcess(tmp_path_factory.mktemp("weaviate"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+async def weaviate_facts(weaviate_server: WeaviateProcess) -> AsyncIterator[WeaviateFactLab]:
+    """A fresh fact store on Weaviate."""
+    made = WeaviateFactLab(weaviate_server)
+    await made.open()
+    yield made
+    await made.close()
+    made.drop()
 
 
 @pytest.fixture(

@@ -1,22 +1,26 @@
 """What a driver of facts must offer so that its contract suites can run against it, and the embedded drivers' answer.
 
-A driver to come joins by a class like :class:`EmbeddedFactLab` and one more parameter of the fixtures in ``conftest``.
+A driver to come joins by a class like :class:`WeaviateFactLab` and one more parameter of the fixtures in ``conftest``.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from tests.support.weaviate import WeaviateProcess, drop_collections
 
 from noosphere.consistency import NEVER_MS, Reason, Refusal
 from noosphere.server.ports.factqueue import FactQueue, Job, LeasedJob
 from noosphere.server.ports.factstore import FactContent, FactFilter, FactKey, FactStore, RawHit, StoreModel
+from noosphere.server.ports.runtime import SystemClock
 from noosphere.server.storage.facts import EmbeddedFactQueue, EmbeddedFactStore
+from noosphere.server.storage.weaviate import WeaviateAccess, WeaviateFactStore
 from noosphere.testing import ManualClock
 
 DIMENSION = 4
@@ -148,6 +152,59 @@ class EmbeddedFactLab(_Folder):
         # The old life still has to end; nobody reads its files again.
         await old.close()
         await self.open()
+
+
+_numbers = itertools.count(1)
+
+
+class WeaviateFactLab:
+    """A fact store on a collection of its own of a real Weaviate.
+
+    Args:
+        server: which runs.
+        options: of :class:`WeaviateAccess`.
+    """
+
+    def __init__(self, server: WeaviateProcess, **options: Any) -> None:
+        self.server = server
+        fields: dict[str, Any] = {
+            "url": server.url,
+            "grpc": server.grpc,
+            "collection": f"Lab{next(_numbers)}",
+            "buckets": 2,
+            "call_ms_max": 60_000,
+            **options,
+        }
+        self.access = WeaviateAccess(**fields)
+        self.model = MODEL
+        self.fatal: list[BaseException] = []
+        self._store: WeaviateFactStore | None = None
+
+    @property
+    def store(self) -> WeaviateFactStore:
+        assert self._store is not None
+        return self._store
+
+    async def open(self) -> None:
+        self._store = await WeaviateFactStore.open(self.access, model=self.model, clock=SystemClock())
+
+    async def close(self) -> None:
+        await self.store.close()
+
+    async def reopen(self) -> None:
+        await self.close()
+        await self.open()
+
+    async def crash(self) -> None:
+        self.server.restart()
+        await self.reopen()
+
+    def drop(self) -> None:
+        """Removes what was written."""
+        drop_collections(self.server, self.access.collection)
+
+    def bytes_at_rest(self) -> bytes:
+        pytest.skip("on Weaviate words go from disk when it compacts its files, at a time of its choosing")
 
 
 class EmbeddedQueueLab(_Folder):

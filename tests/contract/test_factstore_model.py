@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.contract.factlab import ODD, EmbeddedFactLab
+from tests.contract.factlab import ODD, EmbeddedFactLab, WeaviateFactLab
 from tests.support.effort import examples
 
 from noosphere.consistency import NEVER_MS
@@ -65,6 +65,9 @@ STEPS = st.lists(
     min_size=4,
     max_size=16,
 )
+
+
+Lab = EmbeddedFactLab | WeaviateFactLab
 
 
 class Naive:
@@ -132,7 +135,7 @@ def check_hits(hits: Sequence[Any], expected: dict[FactKey, float], limit: int) 
         assert all(score <= hits[-1].score + 2e-6 for key, score in expected.items() if key not in chosen)
 
 
-async def look(lab: EmbeddedFactLab, naive: Naive, question: tuple[FactFilter, list[str], Any, int]) -> None:
+async def look(lab: Lab, naive: Naive, question: tuple[FactFilter, list[str], Any, int]) -> None:
     where, terms, vector, limit = question
     assert await lab.store.matching(where, None, limit) == tuple(fact.key for fact in naive.left(where))[:limit]
     assert await lab.store.statistics(terms, where) == naive.statistics(terms, where)
@@ -143,7 +146,7 @@ async def look(lab: EmbeddedFactLab, naive: Naive, question: tuple[FactFilter, l
     assert near == tuple(hit.score for hit in reversed(nearest))
 
 
-async def play(lab: EmbeddedFactLab, steps: list[tuple[str, Any]]) -> None:
+async def play(lab: Lab, steps: list[tuple[str, Any]]) -> None:
     naive = Naive()
     await lab.open()
     try:

@@ -8,6 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.support.redis import free_port
 
@@ -110,3 +111,12 @@ class WeaviateProcess:
     def forget(self) -> None:
         """Removes its files; it must not run."""
         shutil.rmtree(self.folder / "data", ignore_errors=True)
+
+
+def drop_collections(server: WeaviateProcess, alias: str) -> None:
+    """Removes an alias and every collection that was made for it; the server must run."""
+    with httpx.Client(base_url=f"{server.url}/v1", timeout=START_SECONDS_MAX, trust_env=False) as rest:
+        rest.delete(f"/aliases/{alias}")
+        for one in rest.get("/schema").json()["classes"]:
+            if one["class"].startswith(f"{alias}_"):
+                rest.delete(f"/schema/{one['class']}").raise_for_status()

@@ -159,12 +159,14 @@ class FactStore(Protocol):
         ...
 
     async def write(self, contents: Sequence[FactContent]) -> None:
-        """Stores versions, durable and searchable when it returns; at most 256, all or none.
+        """Stores versions, durable and searchable when it returns; at most 256.
 
-        A version that is there already is left as it is.
+        A version that is there already is left as it is. If a call fails, any of its versions may be stored: those that
+        the ledger does not come to name are orphans. Writers of one process that bring the same version at once store
+        one of theirs, whole; of several processes the last one, so whoever says something else must name it otherwise.
 
         Raises:
-            Refusal: LIMIT_EXCEEDED, if the store is full.
+            Refusal: LIMIT_EXCEEDED, if the store is full: nothing of the call is stored.
         """
         ...
 
@@ -175,12 +177,17 @@ class FactStore(Protocol):
     async def by_keywords(self, terms: Sequence[str], where: FactFilter, limit: int) -> tuple[RawHit, ...]:
         """Returns up to ``limit`` versions that have any of the terms, by BM25 (k1 1.2, b 0.75), best first.
 
-        A term counts once, however often it is asked for. Statistics are those of what the filter leaves.
+        A term counts once, however often it is asked for. Statistics are those of what the filter leaves. An engine may
+        choose by others which versions are scored, if these are several times as many as are asked for; where fewer
+        than that have any of the terms, all of them are scored.
         """
         ...
 
     async def by_vector(self, vector: Sequence[float], where: FactFilter, limit: int) -> tuple[RawHit, ...]:
-        """Returns up to ``limit`` versions by cosine similarity to six digits, best first; exact."""
+        """Returns up to ``limit`` versions by cosine similarity to six digits, best first.
+
+        All are compared, but for an engine with a graph, where a filter leaves more than tens of thousands.
+        """
         ...
 
     async def near(self, vector: Sequence[float], keys: Sequence[FactKey]) -> tuple[float | None, ...]:
@@ -192,7 +199,11 @@ class FactStore(Protocol):
         ...
 
     async def statistics(self, terms: Sequence[str], where: FactFilter) -> TermStatistics:
-        """Counts what a filter leaves, and how many of that have each term."""
+        """Counts what a filter leaves, and how many of that have each term.
+
+        An engine may count one after the other, and tell the mean length from a sample of 2,048 versions or more. No
+        term has more versions than there are.
+        """
         ...
 
     async def matching(self, where: FactFilter, after: FactKey | None, limit: int) -> tuple[FactKey, ...]:
@@ -208,7 +219,10 @@ class FactStore(Protocol):
         ...
 
     async def remove(self, keys: Sequence[FactKey]) -> int:
-        """Removes versions, for good: their words are overwritten, not only unlinked. Returns how many there were."""
+        """Removes versions for good; returns how many there were. No call finds them any more.
+
+        The embedded store overwrites their words. Another engine has them on disk until it compacts its files.
+        """
         ...
 
     def versions(self, scope: str) -> AsyncIterator[FactKey]:

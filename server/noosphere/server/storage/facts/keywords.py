@@ -6,7 +6,6 @@ would have to be kept out of, and a removed word stays in the index's old segmen
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections import Counter
 from collections.abc import Sequence
@@ -14,11 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from .bm25 import rarity, weight
 from .columns import Mask
-
-SATURATION = 1.2
-LENGTH_SHARE = 0.75
-"""BM25's k1 and b, the usual ones, which Weaviate has too."""
 
 _COUNT_MAX = 65_535
 
@@ -89,10 +85,8 @@ class Keywords:
             if not len(rows):
                 continue
             counts = _view(posting.counts, np.uint16)[searched].astype(np.float64)
-            rarity = math.log1p((versions - len(rows) + 0.5) / (len(rows) + 0.5))
-            fixed = SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * lengths[rows] / mean)
             # A row stands once in a posting, so nothing is added twice.
-            scores[rows] += rarity * (SATURATION + 1) * counts / (counts + fixed)
+            scores[rows] += weight(rarity(versions, len(rows)), counts, lengths[rows], mean)
         return scores
 
 

@@ -19,7 +19,8 @@ _PRODUCT_ROWS = 512
 all of them takes ten times as long as the product."""
 
 _GATHERED_SHARE = 8
-_DIGITS = 6
+DIGITS = 6
+"""Similarities are told to so many: the last bits of a product depend on where it is made."""
 
 
 class Vectors:
@@ -43,7 +44,7 @@ class Vectors:
         while block >= len(self._blocks):
             self._blocks.append(np.zeros((_BLOCK_ROWS, self.dimension), np.float32))
             self._meaning.append(np.zeros(_BLOCK_ROWS, np.bool_))
-        direction = None if vector is None else _direction(vector)
+        direction = None if vector is None else direction_of(vector)
         self._meaning[block][at] = direction is not None
         self._blocks[block][at] = 0.0 if direction is None else direction
 
@@ -59,7 +60,7 @@ class Vectors:
         """
         rows: list[NDArray[np.intp]] = []
         scores: list[NDArray[np.float64]] = []
-        direction = _direction(np.asarray(vector, np.float32))
+        direction = direction_of(np.asarray(vector, np.float32))
         for number, block in enumerate(self._blocks):
             if direction is None:
                 break
@@ -71,7 +72,7 @@ class Vectors:
             gathered = len(found) * _GATHERED_SHARE < _BLOCK_ROWS
             near = block[found] @ direction if gathered else _product(block, direction)[found]
             rows.append(found + first)
-            scores.append(near.astype(np.float64).round(_DIGITS))
+            scores.append(near.astype(np.float64).round(DIGITS))
         if not rows:
             return np.zeros(0, np.intp), np.zeros(0, np.float64)
         # Without the minus of a zero that was rounded.
@@ -79,12 +80,12 @@ class Vectors:
 
     def near(self, vector: Sequence[float], rows: Sequence[int]) -> list[float | None]:
         """Returns how near rows are, in the order asked for; None where a vector is missing or means nothing."""
-        direction = _direction(np.asarray(vector, np.float32))
+        direction = direction_of(np.asarray(vector, np.float32))
         if direction is None or not rows:
             return [None] * len(rows)
         places = [divmod(row, _BLOCK_ROWS) for row in rows]
         scores = (np.stack([self._blocks[block][at] for block, at in places]) @ direction).astype(np.float64)
-        rounded = (scores.round(_DIGITS) + 0.0).tolist()
+        rounded = (scores.round(DIGITS) + 0.0).tolist()
         return [score if self._meaning[block][at] else None for (block, at), score in zip(places, rounded, strict=True)]
 
 
@@ -93,7 +94,8 @@ def _product(block: NDArray[np.float32], direction: NDArray[np.float32]) -> NDAr
     return np.concatenate([block[first : first + _PRODUCT_ROWS] @ direction for first in parts])
 
 
-def _direction(vector: NDArray[np.float32]) -> NDArray[np.float32] | None:
+def direction_of(vector: NDArray[np.float32]) -> NDArray[np.float32] | None:
+    """Returns a vector at length 1; None if it is of zeros, which means nothing."""
     wide = vector.astype(np.float64)
     length = float(np.sqrt(wide @ wide))
     if not length:
