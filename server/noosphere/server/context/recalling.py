@@ -10,6 +10,7 @@ import structlog
 
 from ..ports.facts import FactRecall, RecalledFact
 from ..ports.runtime import Clock
+from ..together import both
 
 log = structlog.get_logger(__name__)
 
@@ -95,20 +96,26 @@ class Recaller:
     async def _search(
         self, facts: FactRecall, wanted: Wanted, vector: Sequence[float] | None
     ) -> tuple[tuple[RecalledFact, ...], tuple[RecalledFact, ...]]:
-        pinned: tuple[RecalledFact, ...] = ()
-        found: tuple[RecalledFact, ...] = ()
-        if wanted.pinned_tokens > 0:
-            pinned = await facts.pinned(wanted.caller, wanted.owners[0], tokens_max=wanted.pinned_tokens)
-        if wanted.query and wanted.found_tokens > 0:
-            found = await facts.recall(
-                wanted.caller,
-                wanted.owners,
-                wanted.query,
-                vector=vector,
-                limit=wanted.limit,
-                tokens_max=wanted.found_tokens,
-            )
-        return pinned, found
+        return await both(self._pinned(facts, wanted), self._found(facts, wanted, vector))
+
+    async def _pinned(self, facts: FactRecall, wanted: Wanted) -> tuple[RecalledFact, ...]:
+        if wanted.pinned_tokens <= 0:
+            return ()
+        return await facts.pinned(wanted.caller, wanted.owners[0], tokens_max=wanted.pinned_tokens)
+
+    async def _found(
+        self, facts: FactRecall, wanted: Wanted, vector: Sequence[float] | None
+    ) -> tuple[RecalledFact, ...]:
+        if not wanted.query or wanted.found_tokens <= 0:
+            return ()
+        return await facts.recall(
+            wanted.caller,
+            wanted.owners,
+            wanted.query,
+            vector=vector,
+            limit=wanted.limit,
+            tokens_max=wanted.found_tokens,
+        )
 
     async def _vector(
         self, embedding: asyncio.Task[Sequence[float] | None] | None

@@ -10,6 +10,7 @@ from ..ports.factstore import FactStore
 from ..ports.models import SourceMessage, Summariser, SummariserError, SummaryText, Tokenizer
 from ..ports.store import Mutation
 from .contents import Body, content_key, content_of, decode_body
+from .fresh import news
 from .intake import TEXT_BYTES_MAX
 from .ledger import (
     KEYS,
@@ -116,6 +117,7 @@ class EventCompressor:
                 put(fact_key(summary_id), summary),
                 put(KEYS + summary.key, summary_id),
                 *(put(fact_key(note.id), note) for note in ended),
+                news((summary_id,), page.view.now_ms),
             )
 
         return await unchanged(self._ledger, scope, notes, decide)

@@ -17,13 +17,13 @@ from ..memory.reads import check_page_size
 from ..memory.signals import Following, HeadSignals
 from ..memory.types import Call
 from ..ports.factqueue import FactQueue
-from ..ports.factstore import BATCH_MAX, NO_STORE, FactContent, FactKey, FactStore
+from ..ports.factstore import NO_STORE, FactContent, FactKey, FactStore
 from ..ports.grants import Verb
 from ..ports.runtime import Clock
 from ..ports.store import Mutation
 from .awaited import POLL_SECONDS, WAIT_SECONDS_MAX, Awaited
 from .candidate_jobs import decode_waiting, waiting_decision
-from .contents import content_key, decode_body, decode_candidate, held_key
+from .contents import content_key, decode_body, decode_candidate, held_key, read_all
 from .intake import Intake
 from .ledger import (
     CANDIDATE_RETENTION_MS,
@@ -343,13 +343,9 @@ class Decisions:
         return tuple(known)
 
     async def _words(self, keys: Mapping[str, FactKey]) -> dict[str, FactContent]:
-        found: dict[str, FactContent] = {}
         named = list(keys.items())
-        for start in range(0, len(named), BATCH_MAX):
-            part = named[start : start + BATCH_MAX]
-            contents = await self._store.read([key for _, key in part])
-            found.update((id, content) for (id, _), content in zip(part, contents, strict=True) if content is not None)
-        return found
+        contents = await read_all(self._store, [key for _, key in named])
+        return {id: content for (id, _), content in zip(named, contents, strict=True) if content is not None}
 
 
 def _check_refused(decision: Decision) -> None:

@@ -30,6 +30,7 @@ from .candidate_jobs import candidate_in
 from .compressing import FACT_REFERENCE
 from .contents import content_key
 from .forgot import BACKUPS, Forgot
+from .fresh import Fresh, news
 from .ledger import (
     ATTEMPTS_MAX,
     FORGOTTEN,
@@ -109,6 +110,7 @@ class Forgetting:
         self._core = core
         self._ledger = ledger
         self._store = store
+        self._fresh = Fresh(ledger, store)
         self._entropy = entropy
         self._waiting = WaitingWork(ledger, queue, entropy=entropy, decided=decided)
         self._removal = Removal(
@@ -270,7 +272,7 @@ class Forgetting:
         return tuple([found async for found in self._ledger.scopes()])
 
     async def _select(self, scope: str, wanted: Wanted) -> Selected:
-        selected = await select(self._ledger, self._store, scope, wanted)
+        selected = await select(self._ledger, self._store, self._fresh, scope, wanted)
         summaries = {note.id: note for note in selected.facts if _events_of(note)}
         facts = {note.id: note for note in selected.facts if note.id not in summaries}
         if wanted.fact_id:
@@ -399,6 +401,7 @@ class Forgetting:
                 mutations = await self._withdraw(scope, page, note, is_of, spared, contents)
             if contents:
                 await self._store.write(contents)
+                mutations.append(news([content.fact_id for content in contents], page.view.now_ms))
             # Of two changes of a record the later one was made from the earlier.
             mutations = list({mutation.key: mutation for mutation in mutations}.values())
             if await self._ledger.commit(scope, page.view, map(page.check, page.entries), mutations) is not None:

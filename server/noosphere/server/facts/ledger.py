@@ -10,6 +10,7 @@ All keys begin with NUL, so nobody reads or writes them but this service:
     \0s/<slot>        which facts are current in this slot
     \0c/<candidate>   what became of a candidate
     \0d/<$REV>        the order of decisions
+    \0n/<$REV>        facts that were written anew without one
     \0p/<owner>/<fact>   a fact of the owner's profile
     \0x/<hash>        what must not be learnt again from the same evidence
     \0j/<job>         an extraction
@@ -52,6 +53,7 @@ KEYS = "\0k/"
 SLOTS = "\0s/"
 CANDIDATES = "\0c/"
 DECISIONS = "\0d/"
+NEWS = "\0n/"
 PINNED = "\0p/"
 SUPPRESSED = "\0x/"
 JOBS = "\0j/"

@@ -10,8 +10,10 @@ import msgspec
 
 from ..ports.factstore import FactContent, FactFilter, FactKey, FactStore
 from ..text import terms
+from ..together import each
 from .canonical import canonical
-from .contents import decode_body
+from .contents import decode_body, read_all
+from .fresh import Fresh
 from .likeness import Compared, Likeness, compared, relation
 from .types import Claim, Policy
 
@@ -122,14 +124,25 @@ def _claim(content: FactContent, policy: Policy) -> Claim:
 
 
 async def find_near(
-    store: FactStore, claims: KnownClaims, probe: Probe, policy: Policy, now_ms: int
+    store: FactStore, fresh: Fresh, claims: KnownClaims, probe: Probe, policy: Policy, now_ms: int
 ) -> tuple[Near, ...]:
-    """Finds current claims of the owner that say the same or the contrary; what becomes of that checks their notes."""
+    """Finds current claims of the owner that say the same or the contrary; what becomes of that checks their notes.
+
+    Args:
+        store: finds them.
+        fresh: tells of those that it may miss.
+        claims: what known facts claim.
+        probe: the claim.
+        policy: that of its scope.
+        now_ms: store time.
+    """
     where = FactFilter((probe.scope,), (probe.owner,), alive_at_ms=now_ms, valid_after_ms=now_ms)
     words = terms(probe.text, singles=True)
-    keys = {hit.key: 0.0 for hit in await store.by_keywords(words, where, NEAR_MAX)} if words else {}
-    if probe.vector is not None:
-        keys |= {hit.key: hit.score for hit in await store.by_vector(probe.vector, where, NEAR_MAX)}
+    vector = probe.vector
+    missed = await fresh.keys(probe.scope)
+    searches = [store.by_keywords(words, where, NEAR_MAX)] if words else []
+    searches += [store.by_vector(vector, where, NEAR_MAX)] if vector is not None else []
+    keys = dict.fromkeys([*(hit.key for hits in await each(searches) for hit in hits), *missed])
     if not keys:
         return ()
     mine, own, rules = compared(probe.claim), frozenset(words), _rules(policy)
@@ -137,8 +150,10 @@ async def find_near(
     recalled = ((key, claims.recall(key, rules)) for key in keys)
     close = [key for key, known in recalled if known is None or _may_be_like(mine, own, known)]
     found: list[Near] = []
-    for content in await store.read(close) if close else ():
-        if content is None or not _may_be_like(mine, own, known := claims.learn(content, policy, rules)):
+    for content in await read_all(store, close):
+        if content is None or content.owner != probe.owner:
+            continue
+        if not _may_be_like(mine, own, known := claims.learn(content, policy, rules)):
             continue
         similarity = None
         if probe.vector is not None and content.vector is not None:

@@ -18,6 +18,7 @@ from .canonical import canonical
 from .contents import content_key
 from .deciding import Case, alive, decided, screened, words_apart
 from .drafting import Draft
+from .fresh import Fresh
 from .ledger import (
     ATTEMPTS_MAX,
     KEYS,
@@ -69,6 +70,7 @@ class Pipeline:
         self._store = store
         self._vectors = vectors
         self._claims = claims
+        self._fresh = Fresh(ledger, store)
         self._decided = decided
 
     async def decide(self, candidate: Candidate, meaning: bytes = b"") -> Decision:
@@ -147,7 +149,7 @@ class Pipeline:
         holder_id = known.get(holder_key, str) or ""
         slot_ids = (known.get(slot_key, list) or []) if claim.slot else []
         probe = Probe(candidate.scope, candidate.owner, candidate.text, claim, vector)
-        near = await find_near(self._store, self._claims, probe, policy, now_ms)
+        near = await find_near(self._store, self._fresh, self._claims, probe, policy, now_ms)
         ids = tuple(dict.fromkeys((*((holder_id,) if holder_id else ()), *slot_ids, *(one.fact_id for one in near))))
         facts = await self._ledger.read(candidate.scope, map(fact_key, ids), accepted=True)
         draft.rests_on(facts)

@@ -12,6 +12,7 @@ from ..ports.factstore import BATCH_MAX, FactContent, FactKey, FactStore
 from ..ports.runtime import Clock
 from ..ports.store import Mutation
 from .contents import content_key
+from .fresh import Fresh
 from .ledger import KEYS, FactNote, Ledger, Page, digest, fact_key, put
 from .likeness import Likeness
 from .near import KnownClaims, Probe, find_near
@@ -115,6 +116,7 @@ class Planner:
         self._store = store
         self._policies = policies
         self._claims = claims
+        self._fresh = Fresh(ledger, store)
         self._compressor = compressor
         self._clock = clock
         self._dropped = dropped
@@ -127,6 +129,8 @@ class Planner:
             since_ms: store time before which everything has been compared already.
         """
         policy = await self._policies.get(scope)
+        # What the store does not find yet is compared again later.
+        found_ms = min(self._ledger.now_ms, await self._fresh.watermark_ms())
         half_lives = {digest(predicate_form(name)): span_ms for name, span_ms in policy.half_life_ms.items()}
         now_ms = self._ledger.now_ms
         steps: list[Step] = []
@@ -160,7 +164,7 @@ class Planner:
         fresh = _oldest(fresh)
         steps += await self._duplicates(scope, policy, fresh[:COMPARED_MAX], now_ms)
         # Where one millisecond had more than are compared at once, what is left of them is passed over.
-        compared_ms = max(since_ms + 1, fresh[-1].newest.recorded_ms) if len(fresh) > COMPARED_MAX else now_ms
+        compared_ms = max(since_ms + 1, fresh[-1].newest.recorded_ms) if len(fresh) > COMPARED_MAX else found_ms
         return Plan(tuple(steps), looked_at, bool(fresh), compared_ms)
 
     async def _duplicates(self, scope: str, policy: Policy, fresh: Sequence[FactNote], now_ms: int) -> list[Step]:
@@ -187,7 +191,7 @@ class Planner:
         probe = Probe(scope, note.owner, claim.text, claim, content.vector)
         ids = [
             near.fact_id
-            for near in await find_near(self._store, self._claims, probe, policy, now_ms)
+            for near in await find_near(self._store, self._fresh, self._claims, probe, policy, now_ms)
             if near.likeness is Likeness.SAME and near.fact_id != note.id
         ]
         known = await self._ledger.facts(scope, ids)

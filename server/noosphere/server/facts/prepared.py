@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from ..ports.factstore import BATCH_MAX, FactContent, FactKey, FactStore
+from ..ports.factstore import FactContent, FactKey, FactStore
 from ..ports.models import Tokenizer
-from .contents import NAMED_CHARS_MAX, Body, decode_body
+from .contents import NAMED_CHARS_MAX, Body, decode_body, read_all
 from .ranking import Document, indexed
 from .slots import subject_form
 from .wording import readable
@@ -107,14 +107,13 @@ class PreparedContents:
             else:
                 self._kept.move_to_end(key)
                 found[key] = kept
-        for start in range(0, len(missing), BATCH_MAX):
-            forgotten = self._forgotten
-            for content in await self._store.read(missing[start : start + BATCH_MAX]):
-                if content is None:
-                    continue
-                made = found[content.key] = Prepared(content, self._tokenizer)
-                if forgotten == self._forgotten:
-                    self._keep(content.key, made)
+        forgotten = self._forgotten
+        for content in await read_all(self._store, missing):
+            if content is None:
+                continue
+            made = found[content.key] = Prepared(content, self._tokenizer)
+            if forgotten == self._forgotten:
+                self._keep(content.key, made)
         return found
 
     def forget(self, keys: Iterable[FactKey]) -> None:

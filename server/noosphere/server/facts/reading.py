@@ -12,8 +12,9 @@ from noosphere.consistency import Reason, Refusal, invalid
 from ..memory.core import Core
 from ..memory.reads import check_page_size
 from ..memory.types import Call
-from ..ports.factstore import BATCH_MAX, HITS_MAX, FactContent, FactFilter, FactKey, FactStore
-from .contents import content_key, decode_body, fact_of
+from ..ports.factstore import HITS_MAX, FactContent, FactFilter, FactKey, FactStore
+from .contents import content_key, decode_body, fact_of, read_all
+from .fresh import Fresh
 from .ledger import FACTS, FactNote, Ledger, fact_key
 from .scopes import admit_reader, check_owner, check_scope, scope_of
 from .standing import Standing, version_at
@@ -49,6 +50,7 @@ class Reading:
         self._core = core
         self._ledger = ledger
         self._store = store
+        self._fresh = Fresh(ledger, store)
 
     async def get(self, call: Call, fact_id: str, *, as_of_ms: int | None = None) -> Fact:
         """Returns a fact's present version, or the one of a moment of store time; one that was superseded, too.
@@ -182,15 +184,17 @@ class Reading:
             if len(page) < HITS_MAX or len(ids) >= HISTORY_MAX:
                 break
             after = page[-1]
-        notes = await self._ledger.facts(scope, list(ids)[:HISTORY_MAX])
+        missed = (await self._fresh.ids((scope,))).get(scope, ())
+        notes = await self._ledger.facts(scope, list(dict.fromkeys((*missed, *ids)))[:HISTORY_MAX])
         now_ms = self._ledger.now_ms
-        return tuple(one for one in notes.values() if one.expires_at_ms > now_ms)
+        return tuple(
+            one
+            for one in notes.values()
+            if one.expires_at_ms > now_ms and (one.id in ids or (one.slot, one.owner) == (note.slot, note.owner))
+        )
 
     async def _contents(self, keys: Sequence[FactKey]) -> Sequence[FactContent | None]:
-        found: tuple[FactContent | None, ...] = ()
-        for start in range(0, len(keys), BATCH_MAX):
-            found += await self._store.read(keys[start : start + BATCH_MAX])
-        return found
+        return await read_all(self._store, keys)
 
 
 def _chain(note: FactNote, of_slot: Sequence[FactNote]) -> list[FactNote]:

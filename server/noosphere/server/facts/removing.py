@@ -11,7 +11,8 @@ from ..memory.cache_drops import CacheDrops
 from ..ports.factstore import BATCH_MAX, FactContent, FactKey, FactStore
 from ..ports.sources import REDACTED, SESSION, SOURCES_MAX, WORDS_MAX, Redaction
 from ..ports.store import Mutation
-from .contents import HELD, decode_body, decode_candidate, versions_by_parts
+from .contents import decode_body, decode_candidate, read_all
+from .fresh import Fresh
 from .ledger import SECRET, Ledger, Page, candidate_key, put, remove
 from .suppression import SECRET_BYTES
 from .telling import said_in
@@ -52,6 +53,7 @@ class Removal:
     ) -> None:
         self._ledger = ledger
         self._store = store
+        self._fresh = Fresh(ledger, store)
         self._waiting = waiting
         self._redaction = redaction
         self._dropped = dropped
@@ -111,7 +113,7 @@ class Removal:
         found: list[FactKey] = []
         if not owners:
             return found
-        async for part in versions_by_parts(self._store, HELD + scope):
+        async for part in self._fresh.held_parts(scope):
             for key, content in zip(part, await self._store.read(part), strict=True):
                 if content is None or content.owner not in owners:
                     continue
@@ -142,10 +144,7 @@ class Removal:
 
     async def read(self, keys: Sequence[FactKey]) -> list[FactContent]:
         """Returns the contents that are there, however many are asked for."""
-        found: list[FactContent] = []
-        for start in range(0, len(keys), BATCH_MAX):
-            found += [one for one in await self._store.read(keys[start : start + BATCH_MAX]) if one is not None]
-        return found
+        return [one for one in await read_all(self._store, keys) if one is not None]
 
     async def drop(self, keys: Sequence[FactKey]) -> int:
         """Removes contents for good; returns how many there were."""

@@ -12,12 +12,14 @@ from noosphere.consistency import invalid
 
 from ..memory.core import Core, check_tokens
 from ..memory.types import Call
-from ..ports.factstore import BATCH_MAX, FactFilter, FactKey, FactStore
+from ..ports.factstore import BATCH_MAX, FactFilter, FactKey, FactStore, RawHit
 from ..ports.models import Embedder, Tokenizers
 from ..ports.runtime import Clock
 from ..ports.store import NamespaceView
 from ..text import terms
+from ..together import both, each
 from .asked import SearchAsked
+from .fresh import Fresh
 from .hits import Hit, Option, Placed, names_of, packed, placed
 from .ledger import POLICY, Ledger
 from .policies import policy_of
@@ -41,6 +43,9 @@ POOL_MAX = 2_048
 """The pool grows up to this where much of what was found does not count any more."""
 
 POOL_GROWTH = 4
+LOOKS_AT_ONCE = 8
+"""So many of these searches are under way at once."""
+
 LINKED_MAX = 64
 """Most facts that are looked at for each subject or object of a hit."""
 
@@ -67,9 +72,17 @@ class Ranking(NamedTuple):
 
 
 class _Candidates(NamedTuple):
-    """What was found and counts, how near is what was found by meaning, and each scope's ledger as it was read."""
+    """What counts.
+
+    Attributes:
+        found: what the store has found.
+        fresh: what it may have missed, whatever it says.
+        near: how near is what was found by meaning.
+        views: each scope's ledger as it was read.
+    """
 
     found: tuple[Standing, ...]
+    fresh: tuple[Standing, ...]
     near: Mapping[FactKey, float]
     views: Mapping[str, NamespaceView]
 
@@ -100,6 +113,7 @@ class Retrieval:
         self.contents = PreparedContents(store, tokenizers.named(TOKENIZER))
         self._ledger = ledger
         self._store = store
+        self._fresh = Fresh(ledger, store)
         self._embedder = embedder
         self._clock = clock
 
@@ -150,24 +164,26 @@ class Retrieval:
         """
         asked = await self._canonical(asked)
         read, where = question(asked.query), asked.filter(self._ledger.now_ms)
-        found, near, views = await self._candidates(asked, read, where, vector)
-        known = await self._statistics(read, where)
-        options = await self._options(found, vector, near)
+        candidates, known = await both(self._candidates(asked, read, where, vector), self._statistics(read, where))
+        missed = await self._missed(asked, read, candidates.fresh, semantic=vector is not None)
+        found = (*missed, *candidates.found)[:CANDIDATES_MAX]
+        options = await self._options(found, vector, candidates.near)
+        known = known and _with(known, read, options[: len(missed)])
         ranking = placed(asked.query, read, options, known)
         if asked.expand and ranking:
             names = names_of(packed(ranking, asked.limit, 0))
-            more = await self._linked(asked, where, names, found)
+            more = await self._linked(asked, where, names, found, candidates.fresh)
             options += await self._options(more[: CANDIDATES_MAX - len(options)], vector, {})
             ranking = placed(asked.query, read, options, known, names)
-        return Ranking(ranking, views)
+        return Ranking(ranking, candidates.views)
 
     async def _canonical(self, asked: SearchAsked) -> SearchAsked:
         """Returns the search with subject and predicate in the form in which facts have them."""
         if not asked.subject and not asked.predicate:
             return asked
         aliases: dict[str, str] = {}
-        for scope in asked.scopes:
-            aliases |= policy_of(await self._ledger.read(scope, (POLICY,))).aliases
+        for page in await each(self._ledger.read(scope, (POLICY,)) for scope in asked.scopes):
+            aliases |= policy_of(page).aliases
         subject = subject_form(readable(asked.subject, aliases))
         predicate = predicate_form(readable(asked.predicate, aliases))
         for field, given, form in (("subject", asked.subject, subject), ("predicate", asked.predicate, predicate)):
@@ -196,22 +212,46 @@ class Retrieval:
         self, asked: SearchAsked, read: Question, where: FactFilter, vector: Sequence[float] | None
     ) -> _Candidates:
         """Returns what was found and counts; looks further where much does not."""
+        fresh = await self._fresh.ids(asked.scopes)
         if not asked.query:
             keys = await self._store.matching(where, None, POOL_MAX)
-            counted = await standings(self._ledger, keys, asked)
-            return _Candidates(counted.found[:CANDIDATES_MAX], {}, counted.views)
+            counted = await standings(self._ledger, keys, asked, fresh)
+            return _Candidates(counted.found, counted.fresh, {}, counted.views)
         pool = max(POOL, 2 * asked.limit)
         while True:
-            by_words = await self._store.by_keywords(read.terms, where, pool) if read.terms else ()
-            by_meaning = await self._store.by_vector(vector, where, pool // 2) if vector is not None else ()
-            near = {hit.key: hit.score for hit in by_meaning}
-            counted = await standings(
-                self._ledger, tuple(dict.fromkeys((*(hit.key for hit in by_words), *near))), asked
+            by_words, by_meaning = await both(
+                self._by_words(read, where, pool), self._by_meaning(vector, where, pool // 2)
             )
+            near = {hit.key: hit.score for hit in by_meaning}
+            keys = tuple(dict.fromkeys((*(hit.key for hit in by_words), *near)))
+            counted = await standings(self._ledger, keys, asked, fresh)
             cut = len(by_words) == pool or len(by_meaning) == pool // 2
             if not cut or len(counted.found) >= pool // 2 or pool >= POOL_MAX:
-                return _Candidates(counted.found[:CANDIDATES_MAX], near, counted.views)
+                return _Candidates(counted.found, counted.fresh, near, counted.views)
             pool = min(POOL_MAX, pool * POOL_GROWTH)
+
+    async def _by_words(self, read: Question, where: FactFilter, limit: int) -> Sequence[RawHit]:
+        return await self._store.by_keywords(read.terms, where, limit) if read.terms else ()
+
+    async def _by_meaning(self, vector: Sequence[float] | None, where: FactFilter, limit: int) -> Sequence[RawHit]:
+        return await self._store.by_vector(vector, where, limit) if vector is not None else ()
+
+    async def _missed(
+        self, asked: SearchAsked, read: Question, fresh: Sequence[Standing], *, semantic: bool
+    ) -> tuple[Standing, ...]:
+        """Returns what the store would find of what it may have missed, by the same words and filters."""
+        if not fresh:
+            return ()
+        contents = await self.contents.of([one.key for one in fresh])
+        words = frozenset(read.terms)
+        return tuple(
+            one
+            for one in fresh
+            if (made := contents.get(one.key)) is not None
+            and asked.subject in ("", made.content.subject)
+            and asked.predicate in ("", made.content.predicate)
+            and (not asked.query or semantic or not words.isdisjoint(made.document.terms))
+        )
 
     async def _statistics(self, read: Question, where: FactFilter) -> Statistics | None:
         if not read.terms:
@@ -227,33 +267,58 @@ class Retrieval:
         Similarities of what was found by words are asked for: without them, whatever was found by meaning would win.
         """
         keyed = [(one, one.key) for one in found]
-        contents = await self.contents.of([key for _, key in keyed])
-        similarities: dict[FactKey, float | None] = dict(near)
-        if vector is not None:
-            keys = [key for key in contents if key not in near]
-            for start in range(0, len(keys), BATCH_MAX):
-                part = keys[start : start + BATCH_MAX]
-                similarities |= zip(part, await self._store.near(vector, part), strict=True)
+        # What is gone is asked for in vain, once, and nothing waits for the other.
+        apart = [key for _, key in keyed if key not in near] if vector is not None else []
+        contents, similar = await both(self.contents.of([key for _, key in keyed]), self._similar(vector or (), apart))
+        similarities: dict[FactKey, float | None] = {**near, **similar}
         return [Option(one, contents[key], similarities.get(key)) for one, key in keyed if key in contents]
 
+    async def _similar(self, vector: Sequence[float], keys: Sequence[FactKey]) -> dict[FactKey, float | None]:
+        parts = [keys[start : start + BATCH_MAX] for start in range(0, len(keys), BATCH_MAX)]
+        near = await each(self._store.near(vector, part) for part in parts)
+        return dict(zip(keys, (score for scores in near for score in scores), strict=True))
+
     async def _linked(
-        self, asked: SearchAsked, where: FactFilter, names: Iterable[str], found: Sequence[Standing]
+        self,
+        asked: SearchAsked,
+        where: FactFilter,
+        names: Iterable[str],
+        found: Sequence[Standing],
+        fresh: Sequence[Standing],
     ) -> tuple[Standing, ...]:
         """Returns what else has one of the names for its subject or object."""
         wanted = frozenset(names)
         have = {one.key for one in found}
         keys: dict[FactKey, None] = {}
         anything = where._replace(subject="", predicate="")
+        looks = []
         for name in sorted(wanted):
-            about = await self._store.matching(where._replace(subject=name, predicate=""), None, LINKED_MAX)
-            words = tuple(dict.fromkeys(terms(name)))
-            says = await self._store.by_keywords(words, anything, LINKED_MAX) if words else ()
-            keys |= dict.fromkeys((*about, *(hit.key for hit in says)))
-        counted = await standings(self._ledger, [key for key in keys if key not in have], asked)
-        contents = await self.contents.of([one.key for one in counted.found])
-        return tuple(
-            one for one in counted.found if one.key in contents and not wanted.isdisjoint(contents[one.key].names)
-        )
+            looks.append(self._store.matching(where._replace(subject=name, predicate=""), None, LINKED_MAX))
+            if words := tuple(dict.fromkeys(terms(name))):
+                looks.append(self._saying(words, anything))
+        for start in range(0, len(looks), LOOKS_AT_ONCE):
+            for page in await each(looks[start : start + LOOKS_AT_ONCE]):
+                keys |= dict.fromkeys(page)
+        counted = await standings(self._ledger, [key for key in keys if key not in have], asked, {})
+        more = {one.key: one for one in (*counted.found, *(one for one in fresh if one.key not in have))}
+        contents = await self.contents.of(list(more))
+        return tuple(one for key, one in more.items() if key in contents and not wanted.isdisjoint(contents[key].names))
+
+    async def _saying(self, words: Sequence[str], where: FactFilter) -> tuple[FactKey, ...]:
+        return tuple(hit.key for hit in await self._store.by_keywords(words, where, LINKED_MAX))
+
+
+def _with(known: Statistics, read: Question, missed: Sequence[Option]) -> Statistics:
+    """Returns statistics in which everything counts that is there: a word that nothing has counts for nothing."""
+    if not missed:
+        return known
+    counts = {
+        term: max(known.frequencies.get(term, 0), sum(term in one.prepared.document.terms for one in missed))
+        for term in read.terms
+    }
+    lengths = sum(one.prepared.document.length for one in missed)
+    mean = known.length_mean or lengths / len(missed)
+    return Statistics(max(known.documents, len(missed)), mean, counts)
 
 
 def _heed(task: asyncio.Future[Sequence[float] | None]) -> None:

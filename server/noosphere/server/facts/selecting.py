@@ -11,7 +11,8 @@ from noosphere.consistency import Reason, Refusal, invalid
 from ..ports.factstore import BATCH_MAX, FactFilter, FactKey, FactStore
 from ..text import distinct_terms, terms
 from .asked import QUERY_BYTES_MAX
-from .contents import HELD, decode_body, decode_candidate, versions_by_parts
+from .contents import decode_body, decode_candidate
+from .fresh import Fresh
 from .ledger import FactNote, Ledger, SourceNote
 from .sources import rests_on
 from .types import Candidate
@@ -95,8 +96,15 @@ def means(wanted: Wanted) -> Callable[[Candidate], bool]:
     return lambda _: wanted.all
 
 
-async def select(ledger: Ledger, store: FactStore, scope: str, wanted: Wanted) -> Selected:
+async def select(ledger: Ledger, store: FactStore, fresh: Fresh, scope: str, wanted: Wanted) -> Selected:
     """Finds what a call means in a scope; it may change before it is forgotten.
+
+    Args:
+        ledger: where facts stand.
+        store: where their words stand.
+        fresh: tells of words that the store may not find yet.
+        scope: where.
+        wanted: what.
 
     Raises:
         Refusal: ENTRY_NOT_FOUND for a fact that is not there, INVALID_FIELD for one of another owner and for a query
@@ -110,14 +118,14 @@ async def select(ledger: Ledger, store: FactStore, scope: str, wanted: Wanted) -
             raise invalid("owner", f"{wanted.owner!r} is not that of the fact, {note.owner!r}")
         return Selected((note,), ())
     if wanted.query:
-        return await _by_query(ledger, store, scope, wanted)
+        return await _by_query(ledger, store, fresh, scope, wanted)
     facts: list[FactNote] = []
     async for note in ledger.all_facts(scope):
         if _meant(note, wanted):
             facts.append(note)
         if len(facts) == FOUND_MAX:
             break
-    return Selected(tuple(facts), await _held(store, scope, wanted))
+    return Selected(tuple(facts), await _held(store, fresh, scope, wanted))
 
 
 def _meant(note: FactNote, wanted: Wanted) -> bool:
@@ -126,28 +134,29 @@ def _meant(note: FactNote, wanted: Wanted) -> bool:
     return wanted.all or any(map(wanted.is_of, note.sources))
 
 
-async def _by_query(ledger: Ledger, store: FactStore, scope: str, wanted: Wanted) -> Selected:
+async def _by_query(ledger: Ledger, store: FactStore, fresh: Fresh, scope: str, wanted: Wanted) -> Selected:
     query = Query(wanted.query)
     where = FactFilter((scope,), (wanted.owner,))
     hits = await store.by_keywords(tuple(query.terms), where, FOUND_MAX)
+    keys = dict.fromkeys([*(hit.key for hit in hits), *await fresh.keys(scope)])
     ids: dict[str, None] = {}
-    for part in _parts([hit.key for hit in hits]):
+    for part in _parts(list(keys)):
         for content in await store.read(part):
-            if content is not None:
+            if content is not None and content.owner == wanted.owner:
                 body = decode_body(content)
                 if query.means(body.text, body.subject, body.predicate, body.object):
                     ids[content.fact_id] = None
     notes: list[FactNote] = []
     for start in range(0, len(ids), BATCH_MAX):
         notes += (await ledger.facts(scope, list(ids)[start : start + BATCH_MAX])).values()
-    return Selected(tuple(notes), await _held(store, scope, wanted))
+    return Selected(tuple(notes), await _held(store, fresh, scope, wanted))
 
 
-async def _held(store: FactStore, scope: str, wanted: Wanted) -> tuple[FactKey, ...]:
+async def _held(store: FactStore, fresh: Fresh, scope: str, wanted: Wanted) -> tuple[FactKey, ...]:
     """Finds the candidates that are kept apart and meant."""
     is_meant = means(wanted)
     found: list[FactKey] = []
-    async for part in versions_by_parts(store, HELD + scope):
+    async for part in fresh.held_parts(scope):
         for key, content in zip(part, await store.read(part), strict=True):
             if content is not None and wanted.owner in ("", content.owner) and is_meant(decode_candidate(content.body)):
                 found.append(key)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ..ports.factstore import FactKey
 from ..ports.store import NamespaceView
+from ..together import each
 from .asked import SearchAsked
 from .contents import content_key
 from .ledger import FactNote, Ledger, VersionNote, fact_key
@@ -66,15 +67,32 @@ def standing(scope: str, note: FactNote, asked: SearchAsked, now_ms: int) -> Sta
 
 
 class Standings(NamedTuple):
-    """Those of some versions that count, in the order given, and each scope's ledger as it was read."""
+    """Those of some versions that count, in the order given, and each scope's ledger as it was read.
+
+    Attributes:
+        found: those that the store has found.
+        fresh: those of facts that it may have missed.
+        views: by scope.
+    """
 
     found: tuple[Standing, ...]
+    fresh: tuple[Standing, ...]
     views: Mapping[str, NamespaceView]
 
 
-async def standings(ledger: Ledger, keys: Sequence[FactKey], asked: SearchAsked) -> Standings:
-    """Asks the ledgers of all scopes of a search which of the versions that a store has found count."""
-    pages = {scope: await ledger.read(scope, _fact_keys(scope, keys)) for scope in asked.scopes}
+async def standings(
+    ledger: Ledger, keys: Sequence[FactKey], asked: SearchAsked, fresh: Mapping[str, Sequence[str]]
+) -> Standings:
+    """Asks the ledgers of all scopes of a search which versions count.
+
+    Args:
+        ledger: the ledgers.
+        keys: the versions that a store has found.
+        asked: the search.
+        fresh: ids of facts that it may have missed, by scope.
+    """
+    read = await each(ledger.read(scope, _fact_keys(scope, keys, fresh)) for scope in asked.scopes)
+    pages = dict(zip(asked.scopes, read, strict=True))
     found = []
     for key in keys:
         page = pages[key.scope]
@@ -82,8 +100,18 @@ async def standings(ledger: Ledger, keys: Sequence[FactKey], asked: SearchAsked)
         one = None if note is None else standing(key.scope, note, asked, page.view.now_ms)
         if one is not None and one.key == key:
             found.append(one)
-    return Standings(tuple(found), {scope: page.view for scope, page in pages.items()})
+    have = {one.key for one in found}
+    missed = []
+    for scope, ids in fresh.items():
+        page = pages[scope]
+        for id in ids:
+            note = page.get(fact_key(id), FactNote)
+            one = None if note is None else standing(scope, note, asked, page.view.now_ms)
+            if one is not None and one.key not in have:
+                missed.append(one)
+    return Standings(tuple(found), tuple(missed), {scope: page.view for scope, page in pages.items()})
 
 
-def _fact_keys(scope: str, keys: Sequence[FactKey]) -> Iterable[str]:
-    return (fact_key(key.fact_id) for key in keys if key.scope == scope)
+def _fact_keys(scope: str, keys: Sequence[FactKey], fresh: Mapping[str, Sequence[str]]) -> Iterable[str]:
+    yield from (fact_key(key.fact_id) for key in keys if key.scope == scope)
+    yield from map(fact_key, fresh.get(scope, ()))
