@@ -106,10 +106,13 @@ capacity: setup ## Measure what things cost in bytes, and write the table of doc
 	$(BIN)/python -m tests.bench.capacity
 
 # weaviate-client needs grpcio < 1.80 and protobuf < 7; one lock has to serve every extra.
+IMAGE_LOCK := --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-package noosphere --quiet
 lock: setup ## Pin every dependency anew in requirements.lock
 	printf '%s\n' 'grpcio<1.80' 'protobuf<7' | $(BIN)/uv pip compile pyproject.toml --all-extras --constraints - \
 		--python-version 3.11 --upgrade --generate-hashes --no-annotate --no-header --no-emit-index-url \
 		--no-emit-package noosphere --quiet --output-file requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --extra all --constraints requirements.lock $(IMAGE_LOCK) --output-file requirements-image.lock
+	echo 'hatchling>=1.27' | $(BIN)/uv pip compile - --constraints requirements.lock $(IMAGE_LOCK) --output-file requirements-build.lock
 
 clean: ## Remove everything that was made, except data folders
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage

@@ -305,6 +305,11 @@ def test_a_password_of_etcd_is_not_repeated(tmp_path: Path) -> None:
         ({"jwt_issuer": "i"}, "jwt_jwks: is required with jwt_issuer and jwt_audience"),
         ({"jwt_issuer": "i", "jwt_jwks": "keys.json"}, "--jwt-jwks: 'keys.json' is of no use without jwt_audience"),
         ({"jwt_issuer": "i", "jwt_audience": "a", "jwt_jwks": "http://i.example/k"}, "is not https"),
+        (
+            {"jwt_issuer": "i", "jwt_audience": "a", "jwt_jwks": "/k", "jwt_jwks_token_file": "/t"},
+            "--jwt-jwks-token-file: jwt_jwks_token_file is of no use without a URL of https in jwt_jwks",
+        ),
+        ({"jwt_jwks_token_file": "/t"}, "jwt_jwks_token_file is of no use without a URL of https"),
     ],
 )
 def test_web_tokens_need_an_issuer_an_audience_and_keys_that_nobody_can_change(

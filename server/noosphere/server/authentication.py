@@ -127,7 +127,11 @@ async def _keys(settings: Settings, clock: Clock) -> KeyFeed | None:
     if not where:
         return None
     try:
-        place = JwksUrl(where, settings.jwt_jwks_ca) if is_url(where) else JwksFile(Path(where))
+        place = (
+            JwksUrl(where, settings.jwt_jwks_ca, settings.jwt_jwks_token_file)
+            if is_url(where)
+            else JwksFile(Path(where))
+        )
     except UnfitKeys as error:
         raise StartupError(f"jwt_jwks: {where} {error}") from error
     feed = KeyFeed(place, clock)

@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import os
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.support.authority import TestAuthority
 from tests.support.issuer import jwk, key_set
 from tests.support.waiting import until
 
@@ -24,14 +26,18 @@ from noosphere.testing import ManualClock
 class Issuer:
     """An HTTP server whose answer a test says."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.status, self.body, self.location, self.asked = 200, key_set(jwk("EdDSA", "a")), "", 0
+        # The credential that it asks for; what was shown last.
+        self.wanted, self.shown = "", ""
+        self._scheme = "https" if tls else "http"
         issuer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 issuer.asked += 1
-                self.send_response(issuer.status)
+                issuer.shown = self.headers.get("Authorization", "")
+                self.send_response(401 if issuer.wanted not in ("", issuer.shown) else issuer.status)
                 if issuer.location:
                     self.send_header("Location", issuer.location)
                 self.end_headers()
@@ -41,13 +47,15 @@ class Issuer:
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        if tls is not None:
+            self.server.socket = tls.wrap_socket(self.server.socket, server_side=True)
         self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
         self.thread.start()
 
     @property
     def url(self) -> str:
         """Where it serves."""
-        return f"http://127.0.0.1:{self.server.server_address[1]}/keys"
+        return f"{self._scheme}://127.0.0.1:{self.server.server_address[1]}/keys"
 
     def close(self) -> None:
         """Ends it."""
@@ -215,3 +223,34 @@ def test_a_url_that_answers_with_something_else_than_http_is_unfit(answer: bytes
                 JwksUrl(f"http://127.0.0.1:{listening.getsockname()[1]}/keys").read()
         finally:
             serving.join()
+
+
+async def test_a_token_is_presented_as_the_file_has_it_now(tmp_path: Path) -> None:
+    """As the API server of Kubernetes asks for one, and replaces it in the pod."""
+    authority = TestAuthority(tmp_path)
+    files = authority.server()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.certificate, files.key)
+    issuer = Issuer(context)
+    try:
+        token = tmp_path / "token"
+        place = JwksUrl(issuer.url, authority.ca, token)
+        with pytest.raises(UnfitKeys, match=r"its token in .*token: No such file"):
+            place.read()
+        for text in ("first", "second\n"):
+            issuer.wanted = f"Bearer {text.strip()}"
+            token.write_text(text)
+            assert place.read() == issuer.body
+            assert issuer.shown == issuer.wanted
+        issuer.wanted = "Bearer other"
+        with pytest.raises(UnfitKeys, match="HTTP 401"):
+            place.read()
+        asked = issuer.asked
+        for broken in ("", "two secrets", "secret\nX-Injected: 1", "s" * 9000):
+            token.write_text(broken)
+            with pytest.raises(UnfitKeys, match="holds no token") as refused:
+                place.read()
+            assert "secret" not in str(refused.value)
+        assert issuer.asked == asked
+    finally:
+        issuer.close()

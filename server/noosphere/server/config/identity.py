@@ -28,6 +28,19 @@ def _keys(place: str, info: ValidationInfo) -> str:
     return str(folder_or_file(place)) if place else place
 
 
+def _presented(file: Path | None, info: ValidationInfo) -> Path | None:
+    """Returns the file of a token, if it goes to a URL where nobody on the way can read it.
+
+    Raises:
+        ValueError: it does not.
+    """
+    # It is missing where it could not be used itself, which is what has to be told then.
+    place = info.data.get("jwt_jwks")
+    if file is not None and place is not None and not place.startswith("https:"):
+        raise ValueError(f"{info.field_name} is of no use without a URL of https in jwt_jwks")
+    return file
+
+
 class IdentitySettings(BaseModel):
     """Which credentials a server takes. As soon as there is one kind, every call needs one."""
 
@@ -52,6 +65,11 @@ class IdentitySettings(BaseModel):
         default=None,
         description="File of the authorities that may vouch for the server of jwt_jwks, in PEM form, instead of the "
         "machine's.",
+    )
+    jwt_jwks_token_file: Annotated[Path | None, BeforeValidator(folder_or_file), AfterValidator(_presented)] = Field(
+        default=None,
+        description="File of a token to present to the server of jwt_jwks, a URL of https; read anew each time. In a "
+        "pod of Kubernetes it is the service account's.",
     )
     jwt_admins: str = Field(
         default="",

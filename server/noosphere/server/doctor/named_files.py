@@ -23,7 +23,11 @@ async def examine_keys(settings: Settings) -> AsyncIterator[Finding]:
     if not where:
         return
     try:
-        place: Place = JwksUrl(where, settings.jwt_jwks_ca) if is_url(where) else JwksFile(Path(where))
+        place: Place = (
+            JwksUrl(where, settings.jwt_jwks_ca, settings.jwt_jwks_token_file)
+            if is_url(where)
+            else JwksFile(Path(where))
+        )
     except UnfitKeys as error:
         yield _unusable(error)
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import re
 import ssl
 import urllib.error
 import urllib.request
@@ -22,6 +23,9 @@ URL_SECONDS = 300.0
 COOLDOWN_SECONDS = 10.0
 """How often a URL is read at most: also when tokens name keys that are not known, and after a failure."""
 FETCH_SECONDS_MAX = 5.0
+TOKEN_BYTES_MAX = 8 * 1024
+"""Bytes of a token that is presented for the keys."""
+_TOKEN = re.compile(rb"[!-~]+")
 
 log = structlog.get_logger(__name__)
 
@@ -81,6 +85,7 @@ class JwksUrl:
     Args:
         url: of https, or of this machine.
         ca: PEM file of the authorities that may vouch for its server; None for the machine's.
+        token_file: file of a token to present, for a URL of https; None presents none.
 
     Raises:
         UnfitKeys: the file cannot be used.
@@ -89,8 +94,9 @@ class JwksUrl:
     seconds = URL_SECONDS
     cooldown_seconds = COOLDOWN_SECONDS
 
-    def __init__(self, url: str, ca: Path | None = None) -> None:
+    def __init__(self, url: str, ca: Path | None = None, token_file: Path | None = None) -> None:
         self.name = url
+        self._token_file = token_file
         handlers: list[Any] = [_NoRedirect()]
         if url.startswith("https:"):
             try:
@@ -103,7 +109,8 @@ class JwksUrl:
 
     def read(self) -> bytes | None:
         """Returns what the URL has."""
-        request = urllib.request.Request(self.name, headers={"Accept": "application/json"})
+        headers = {"Accept": "application/json"} | self._credential()
+        request = urllib.request.Request(self.name, headers=headers)
         try:
             with self._opener.open(request, timeout=FETCH_SECONDS_MAX) as response:
                 found: bytes = response.read(JWKS_BYTES_MAX + 1)
@@ -116,6 +123,20 @@ class JwksUrl:
         except http.client.HTTPException as error:
             # What it said is not repeated: it may be anything.
             raise UnfitKeys(f"cannot be read: not HTTP ({type(error).__name__})") from None
+
+    def _credential(self) -> dict[str, str]:
+        """Returns the header that presents the token, as the file has it now: Kubernetes replaces it."""
+        if self._token_file is None:
+            return {}
+        try:
+            with self._token_file.open("rb") as stream:
+                token = stream.read(TOKEN_BYTES_MAX + 1).strip()
+        except OSError as error:
+            raise UnfitKeys(f"cannot be read: its token in {self._token_file}: {error.strerror}") from None
+        # What is no token is not repeated either, neither here nor by the library that would refuse it.
+        if len(token) > TOKEN_BYTES_MAX or not _TOKEN.fullmatch(token):
+            raise UnfitKeys(f"cannot be read: {self._token_file} holds no token")
+        return {"Authorization": f"Bearer {token.decode()}"}
 
 
 class KeyFeed:
