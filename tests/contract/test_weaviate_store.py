@@ -1,0 +1,257 @@
+"""The fact store on Weaviate: what only a store elsewhere can suffer, on a real one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.contract.factlab import MODEL, WeaviateFactLab, fact, ids, refused, where
+from tests.support.redis import free_port
+from tests.support.weaviate import WeaviateProcess, needs_weaviate
+
+from noosphere.consistency import NEVER_MS, Reason, Refusal
+from noosphere.server.ports.factstore import BODY_BYTES_MAX, StoreModel
+from noosphere.server.ports.runtime import SystemClock
+from noosphere.server.storage.weaviate import WeaviateAccess, WeaviateFactStore
+from noosphere.server.storage.weaviate.schema import FORMAT, Stamp
+
+pytestmark = needs_weaviate
+
+NORTH = (1.0, 0.0, 0.0, 0.0)
+CALL_MS_MAX = 1_500
+
+
+@pytest.fixture
+async def impatient(weaviate_server: WeaviateProcess) -> AsyncIterator[WeaviateFactLab]:
+    """A fact store that waits for no call for long, with a fact in it."""
+    lab = WeaviateFactLab(weaviate_server, call_ms_max=CALL_MS_MAX)
+    await lab.open()
+    await written(lab.store, "kept")
+    yield lab
+    await lab.close()
+    lab.drop()
+
+
+def rest_of(lab: WeaviateFactLab) -> httpx.AsyncClient:
+    """Weaviate's own interface."""
+    return httpx.AsyncClient(base_url=f"{lab.access.url}/v1", timeout=60, trust_env=False)
+
+
+async def written(store: WeaviateFactStore, *names: str) -> None:
+    """Writes facts, as often as a loaded machine needs."""
+    for _ in range(200):
+        try:
+            await store.write([fact(name, "tea", vector=NORTH) for name in names])
+            return
+        except Refusal as refusal:
+            if refusal.reason is not Reason.ENGINE_UNAVAILABLE:
+                raise
+            await asyncio.sleep((refusal.retry_after_ms or 100) / 1000)
+    raise AssertionError("Weaviate takes no writes")
+
+
+async def test_it_opens_without_weaviate_and_says_why_it_cannot_be_used() -> None:
+    access = WeaviateAccess(f"http://127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", call_ms_max=CALL_MS_MAX)
+    store = await WeaviateFactStore.open(access, model=MODEL, clock=SystemClock())
+    assert (store.engine, store.model, store.available) == ("weaviate", None, False)
+    with refused(Reason.ENGINE_UNAVAILABLE, access.url, "cannot be reached"):
+        await store.ready()
+    with refused(Reason.INVALID_FIELD, "vector"):
+        await store.write([fact("one", vector=(1.0,))])
+    for _ in range(2):
+        with refused(Reason.ENGINE_UNAVAILABLE, "cannot be reached"):
+            await store.read([fact("one").key])
+    with refused(Reason.ENGINE_UNAVAILABLE, "left alone"):
+        await store.read([fact("one").key])
+    await store.close()
+
+
+async def test_a_killed_weaviate_is_unavailable_and_works_again_without_a_restart_of_ours(
+    impatient: WeaviateFactLab,
+) -> None:
+    store, server = impatient.store, impatient.server
+    server.kill()
+    for _ in range(4):
+        with refused(Reason.ENGINE_UNAVAILABLE, server.url):
+            await store.by_keywords(["tea"], where(), 10)
+    assert not store.available
+    await asyncio.to_thread(server.start)
+    await written(store, "later")
+    assert store.available
+    assert ids(await store.by_keywords(["tea"], where(), 10)) == ["kept", "later"]
+    assert ids(await store.by_vector(NORTH, where(), 10)) == ["kept", "later"]
+
+
+async def test_a_paused_weaviate_holds_nobody_longer_than_the_longest_call(impatient: WeaviateFactLab) -> None:
+    store, server = impatient.store, impatient.server
+    server.pause()
+    try:
+        calls = [asyncio.create_task(store.by_keywords(["tea"], where(), 10)) for _ in range(40)]
+        ended = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 60)
+        assert {getattr(one, "reason", None) for one in ended} == {Reason.ENGINE_UNAVAILABLE}
+        with refused(Reason.ENGINE_UNAVAILABLE, "left alone"):
+            await store.read([fact("kept").key])
+    finally:
+        server.resume()
+    await written(store, "kept", "later")
+    assert ids(await store.by_keywords(["tea"], where(), 10)) == ["kept", "later"]
+
+
+async def test_a_write_whose_caller_was_cancelled_ends_by_itself(impatient: WeaviateFactLab) -> None:
+    store = impatient.store
+    writing = asyncio.create_task(store.write([fact(f"f{at}", "juice") for at in range(50)]))
+    # So far that the call is on its way.
+    await asyncio.sleep(0.005)
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    # Of the same versions: it begins when the other has ended.
+    await written(store, "f0")
+    assert len(await store.by_keywords(["juice"], where(), 100)) == 50
+
+
+async def test_a_read_only_weaviate_refuses_what_it_cannot_write_and_answers(impatient: WeaviateFactLab) -> None:
+    store = impatient.store
+    opened = await store._ready()
+    await store._schema.freeze(opened.collection, frozen=True)
+    with refused(Reason.ENGINE_UNAVAILABLE, "read-only"):
+        await store.write([fact("other")])
+    assert ids(await store.by_keywords(["tea"], where(), 10)) == ["kept"]
+    await store._schema.freeze(opened.collection, frozen=False)
+    await written(store, "other")
+    assert ids(await store.by_keywords(["tea"], where(), 10)) == ["kept", "other"]
+
+
+async def test_servers_that_open_at_once_make_one_collection(weaviate_server: WeaviateProcess) -> None:
+    labs = [WeaviateFactLab(weaviate_server, collection="AtOnce", buckets=buckets) for buckets in (1, 2, 3, 4)]
+    for lab in labs:
+        await lab.open()
+    await asyncio.gather(*(lab.store.write([fact(f"f{at}", "tea")]) for at, lab in enumerate(labs)))
+    for lab in labs:
+        assert ids(await lab.store.by_keywords(["tea"], where(), 10)) == ["f0", "f1", "f2", "f3"]
+        await lab.close()
+    labs[0].drop()
+
+
+async def test_vectors_of_another_model_are_kept_and_those_of_none_make_room(weaviate_facts: WeaviateFactLab) -> None:
+    await weaviate_facts.store.write([fact("plain", "tea")])
+    weaviate_facts.model = StoreModel("other/1", 2)
+    await weaviate_facts.reopen()
+    assert weaviate_facts.store.model is None
+    await weaviate_facts.store.write([fact("one", "tea", vector=(1.0, 0.0))])
+    assert weaviate_facts.store.model == StoreModel("other/1", 2)
+    weaviate_facts.model = MODEL
+    await weaviate_facts.reopen()
+    await weaviate_facts.store.ready()
+    assert weaviate_facts.store.model == StoreModel("other/1", 2)
+    with refused(Reason.INVALID_FIELD, "vector", "2"):
+        await weaviate_facts.store.write([fact("two", vector=NORTH)])
+    assert ids(await weaviate_facts.store.by_vector((1.0, 0.0), where(), 10)) == ["one"]
+
+
+async def test_a_collection_of_a_newer_format_or_of_somebody_else_is_not_touched(
+    weaviate_facts: WeaviateFactLab,
+) -> None:
+    await weaviate_facts.store.ready()
+    name = f"{weaviate_facts.access.collection}_1"
+    async with rest_of(weaviate_facts) as rest:
+        made = (await rest.get(f"/schema/{name}")).json()
+        for description, words in (
+            ('{"format": 2, "buckets": 2, "model": "", "dimension": 0}', ("format 2", "newer")),
+            ("Articles", ("not made by this program", "weaviate_collection")),
+        ):
+            reply = await rest.put(f"/schema/{name}", json={**made, "description": description})
+            reply.raise_for_status()
+            await weaviate_facts.reopen()
+            with refused(Reason.ENGINE_UNAVAILABLE, name, *words):
+                await weaviate_facts.store.ready()
+
+
+async def test_a_collection_that_lacks_a_property_is_completed(weaviate_facts: WeaviateFactLab) -> None:
+    store = weaviate_facts.store
+    definition = store._schema._definition
+    name = f"{weaviate_facts.access.collection}_1"
+    made = definition(name, Stamp(FORMAT, 2, MODEL.name, MODEL.dimension))
+    made["properties"] = [one for one in made["properties"] if one["name"] not in ("slice", "vectored")]
+    async with rest_of(weaviate_facts) as rest:
+        (await rest.post("/schema", json=made)).raise_for_status()
+        await store.write([fact("one", "tea", vector=NORTH)])
+        names = {one["name"] for one in (await rest.get(f"/schema/{name}")).json()["properties"]}
+    assert {"slice", "vectored"} <= names
+    assert (await store.stats())[:2] == (1, 1)
+
+
+async def test_a_collection_that_took_the_place_of_another_is_found(weaviate_facts: WeaviateFactLab) -> None:
+    store = weaviate_facts.store
+    await store.write([fact("old", "tea")])
+    name = weaviate_facts.access.collection
+    await store._schema.make(f"{name}_2", MODEL)
+    await store._schema.read(f"{name}_2")
+    await store._schema.move(f"{name}_2")
+    await store._schema.drop(f"{name}_1")
+    assert await store.by_keywords(["tea"], where(), 10) == ()
+    await store.write([fact("new", "tea")])
+    assert ids(await store.by_keywords(["tea"], where(), 10)) == ["new"]
+
+
+async def test_exact_numbers_and_large_bodies_come_back_as_they_were(weaviate_facts: WeaviateFactLab) -> None:
+    contents = [
+        fact(
+            f"f{at}",
+            "tea",
+            version=(1 << 62) + at,
+            valid_from_ms=(1 << 53) + 1 + at,
+            valid_to_ms=NEVER_MS - 1,
+            recorded_ms=NEVER_MS - at,
+            trust=0.1 + 0.2,
+            body=bytes(range(256)) * (BODY_BYTES_MAX // 256),
+            vector=(0.1, 0.2, 0.3, 1e-30),
+        )
+        for at in range(3)
+    ]
+    await weaviate_facts.store.write(contents)
+    read = await weaviate_facts.store.read([content.key for content in contents])
+    for content, found in zip(contents, read, strict=True):
+        assert found is not None
+        assert found._replace(vector=None) == content._replace(vector=None)
+        assert found.vector == pytest.approx(content.vector)
+    assert [key async for key in weaviate_facts.store.versions("shared/launch")] == [one.key for one in contents]
+
+
+async def test_everything_comes_by_key_over_all_buckets(weaviate_facts: WeaviateFactLab) -> None:
+    made = [fact(f"f{at}", "tea", scope=f"shared/s{at % 5}") for at in range(300)]
+    for start in (0, 150):
+        await weaviate_facts.store.write(made[start : start + 150])
+    assert [one.key async for one in weaviate_facts.store.everything()] == sorted(one.key for one in made)
+
+
+@pytest.fixture
+def guarded_server(tmp_path: Path) -> Iterator[WeaviateProcess]:
+    """A Weaviate that lets nobody in without the key ``secret``."""
+    server = WeaviateProcess(
+        tmp_path / "guarded",
+        AUTHENTICATION_ANONYMOUS_ACCESS_ENABLED="false",
+        AUTHENTICATION_APIKEY_ENABLED="true",
+        AUTHENTICATION_APIKEY_ALLOWED_KEYS="secret",
+        AUTHENTICATION_APIKEY_USERS="noosphere",
+    )
+    server.start()
+    yield server
+    server.kill()
+
+
+async def test_who_has_no_key_or_a_wrong_one_is_told(guarded_server: WeaviateProcess) -> None:
+    for key, words in (("", "asks for an API key"), ("wrong", "does not accept the API key")):
+        lab = WeaviateFactLab(guarded_server, api_key=key)
+        await lab.open()
+        with refused(Reason.ENGINE_UNAVAILABLE, words, "weaviate_api_key"):
+            await lab.store.ready()
+        await lab.close()
+    lab = WeaviateFactLab(guarded_server, api_key="secret")
+    await lab.open()
+    await lab.store.write([fact("one", "tea")])
+    assert ids(await lab.store.by_keywords(["tea"], where(), 10)) == ["one"]
+    await lab.close()
