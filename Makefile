@@ -9,7 +9,7 @@ DEMO_ARGS ?=
 FAULTS ?= 100
 SEED ?= 1
 SECONDS ?= 600
-BENCH_ARGS ?= --write docs/benchmarks.md
+BENCH_ARGS ?= --publish
 # Where `make up` and `make cluster` keep everything.
 FLEET ?= .run
 # What the tests and `make up` run.
@@ -99,7 +99,7 @@ cli-reference: setup ## Generate docs/cli.md from the CLI
 sync-client: setup ## Generate the sync client from the async one
 	$(BIN)/python -m scripts.gen_sync_client
 
-bench: setup ## Measure, and write docs/benchmarks.md (BENCH_ARGS=--quick: only to bench-out)
+bench: setup ## Measure everything in 15 minutes, and write docs/benchmarks.md (BENCH_ARGS=--quick: only to bench-out)
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
 capacity: setup ## Measure what things cost in bytes, and write the table of docs/capacity.md

@@ -1,4 +1,4 @@
-"""``make bench``: measures, prints the report, and writes it where it is told to."""
+"""``make bench``: measures, keeps what it has found after every part, and makes pages and pictures of it."""
 
 from __future__ import annotations
 
@@ -6,56 +6,88 @@ import argparse
 import asyncio
 import shlex
 import sys
-import time
 from pathlib import Path
 
-from .children import ROOT, BenchError
+from .anchors import BadAnchor
+from .children import ROOT
 from .machine import NotADisk, describe, require_disk
 from .plan import FULL, PLANS
-from .report import NoMarkers, as_json, markdown, write_page
-from .run import run
+from .publish import publish, summary
+from .results import NoResults, Results, load, resumed
+from .run import NAMES, Run
 from .tables import ROW_NAMES
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+MINUTES_MAX = 15.0
+FILE = "benchmarks.json"
 
 
 def main(argv: list[str]) -> int:
     """Returns the exit code: 0 if everything was measured, whether or not the goals are met."""
     arguments = _parser().parse_args(argv)
-    names = ROW_NAMES if arguments.only is None else tuple(arguments.only.split(","))
-    if unknown := set(names) - set(ROW_NAMES):
-        return _fail(f"--only: unknown row {sorted(unknown)[0]!r}; rows are {', '.join(ROW_NAMES)}", EXIT_USAGE)
-    if arguments.write is not None and arguments.only is not None:
-        return _fail("--write: a part of the rows (--only) is no report", EXIT_USAGE)
-    plan = PLANS[arguments.plan]
+    known = {*NAMES, *ROW_NAMES}
+    wanted = NAMES if arguments.only is None else tuple(arguments.only.split(","))
+    if unknown := set(wanted) - known:
+        return _fail(f"--only: unknown part or row {sorted(unknown)[0]!r}; {_ONLY_HELP}", EXIT_USAGE)
+    file = arguments.out / FILE
     try:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        folder = arguments.data or arguments.out
-        mount = require_disk(folder)
-        machine = describe(folder, mount, shlex.join(["python", "-m", "tests.bench", *argv]))
-        start = time.monotonic()
-        rows = asyncio.run(run(plan, folder, names, arguments.profile))
-        seconds = time.monotonic() - start
-        report = markdown(machine, plan, rows, seconds)
-        (arguments.out / "benchmarks.json").write_text(as_json(machine, plan, rows, seconds))
-        (arguments.out / "benchmarks.md").write_text(report)
-        if arguments.write is not None:
-            write_page(arguments.write, report)
-    except (BenchError, NotADisk, NoMarkers, OSError) as error:
+        if arguments.pages:
+            publish(load(file))
+            return 0
+        results = _measured(arguments, argv, wanted, file)
+        print(summary(results))
+        if arguments.publish:
+            publish(results)
+    except (NotADisk, NoResults, BadAnchor, OSError) as error:
         return _fail(str(error), EXIT_FAILED)
-    print(report)
-    return 0
+    failed = [name for name, part in results.parts.items() if part["failed"]]
+    return _fail(f"failed: {', '.join(failed)}", EXIT_FAILED) if failed else 0
+
+
+def _measured(arguments: argparse.Namespace, argv: list[str], wanted: tuple[str, ...], file: Path) -> Results:
+    plan = PLANS[arguments.plan]
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    folder = arguments.data or arguments.out
+    machine = describe(folder, require_disk(folder), shlex.join(["python", "-m", "tests.bench", *argv]))
+    results = Results(machine.as_json(), plan.name)
+    if arguments.resume:
+        results = resumed(file, results)
+        if arguments.only is None:
+            wanted = tuple(name for name in wanted if not results.done(name))
+    run = Run(
+        plan,
+        folder,
+        arguments.out,
+        results,
+        lambda: results.save(file),
+        profiled=arguments.profile,
+        seconds_max=arguments.minutes * 60,
+    )
+    asyncio.run(run.measure(wanted))
+    return results
+
+
+_ONLY_HELP = f"parts are {', '.join(NAMES)}; rows are {', '.join(ROW_NAMES)}"
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the report between the markers of this page")
-    parser.add_argument("--out", type=Path, default=ROOT / "bench-out", help="folder for the JSON file and the report")
+    parser.add_argument(
+        "--publish", action="store_true", help="write docs/benchmarks.json, and pages and pictures of it"
+    )
+    parser.add_argument("--pages", action="store_true", help="measure nothing: publish what is in --out")
+    parser.add_argument("--out", type=Path, default=ROOT / "bench-out", help="folder of the results")
     parser.add_argument("--data", type=Path, help="folder on the disk to measure (default: that of --out)")
     parser.add_argument("--plan", choices=sorted(PLANS), default=FULL.name, help="how much to measure")
     parser.add_argument("--quick", dest="plan", action="store_const", const="quick", help="same as --plan quick")
-    parser.add_argument("--only", metavar="ROW,…", help=f"measure only these rows: {', '.join(ROW_NAMES)}")
+    parser.add_argument("--only", metavar="NAME,…", help=f"measure only these: {_ONLY_HELP}")
+    parser.add_argument(
+        "--resume", action="store_true", help="keep what is in --out and measure the rest, or what --only names"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=MINUTES_MAX, help="begin no part later than this (default: %(default)g)"
+    )
     parser.add_argument("--profile", action="store_true", help="profile every row that has a goal, missed or not")
     return parser
 

@@ -13,7 +13,7 @@ from noosphere.v1 import context_service_pb2 as cs
 from .children import BenchError, start_profiled, start_server, start_worker
 from .facts import OWNER, id_of, question_of
 from .profiling import Profile, window_profiles
-from .rows import Bench, Goal, Row
+from .rows import Bench, Goal, Row, profile_into
 from .session_rows import SessionCaller, sample, window
 from .stats import spread
 
@@ -90,7 +90,7 @@ async def measure(bench: Bench, profiled: bool) -> Row:
     added = spread([ours - base for ours, base in zip(p50[WITH], p50[WITHOUT], strict=True)])
     row = Row(NAME, WHAT, added, GOAL, figures, samples)
     if profiled or not row.met:
-        row.profiles += await _profile(bench, data)
+        await profile_into(row, _profile(bench, data))
     return row
 
 

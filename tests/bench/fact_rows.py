@@ -15,7 +15,7 @@ from noosphere.v1.fact_service_pb2_grpc import FactServiceStub
 from .children import BenchError, Child, start_profiled, start_server, start_worker
 from .facts import OWNERS
 from .profiling import Profile, window_profiles
-from .rows import Bench, Goal, Row
+from .rows import Bench, Goal, Row, profile_into
 from .session_rows import SessionCaller, sample, window
 from .stats import ratios, spread
 from .workloads import value_of
@@ -61,7 +61,7 @@ async def measure(bench: Bench, names: Sequence[str], profiled: bool) -> list[Ro
         rows += await _beside(bench, beside)
         for row in rows:
             if row.name in beside and (profiled or not row.met):
-                row.profiles += await _beside_profile(bench, row)
+                await profile_into(row, _beside_profile(bench, row))
     return rows
 
 

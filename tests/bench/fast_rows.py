@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from .children import START_SECONDS_MAX, Child, start_profiled, start_server, start_worker
 from .engines import BenchRedis
 from .profiling import Profile, window_profiles
-from .rows import Bench, Goal, Row
+from .rows import Bench, Goal, Row, profile_into
 from .stats import ratios, spread
 
 COALESCED, UNARY = "coalesced", "unary"
@@ -52,9 +52,9 @@ async def measure(bench: Bench, names: Sequence[str], profiled: bool) -> list[Ro
         for row in rows:
             if row.goal is not None and (profiled or not row.met):
                 if row.name in CALLS:
-                    row.profiles += await profile_calls(bench, fast, row)
+                    await profile_into(row, profile_calls(bench, fast, row))
                 else:
-                    row.profiles += await _profile_cached(bench, fast, row)
+                    await profile_into(row, _profile_cached(bench, fast, row))
     return rows
 
 
@@ -74,16 +74,22 @@ async def measure_calls(bench: Bench, fast: Child, names: Sequence[str], redis: 
             for name in samples:
                 await fast.ask("run", name=name, work=work, calls=plan.warm_calls)
             calls = {COALESCED: plan.coalesced_calls, UNARY: plan.unary_calls}
-            for pair in range(plan.fast_pairs):
+            rounds = bench.rounds(plan.fast_pairs)
+            for pair in rounds:
                 for name in (COALESCED, UNARY) if pair % 2 == 0 else (UNARY, COALESCED):
                     cpu = server.cpu_seconds()
                     sample = await fast.ask("run", name=name, work=work, calls=calls[name])
                     samples[name].append({**sample, "server_cpu_s": server.cpu_seconds() - cpu})
+                rounds.note(_rate(samples[COALESCED][-1]) / _rate(samples[UNARY][-1]))
             rows.append(_calls_row(row, work, plan.fast_callers, samples, redis))
         for name in (COALESCED, UNARY):
             await fast.ask("close", name=name)
         await server.stop()
     return rows
+
+
+def _rate(sample: dict[str, Any]) -> float:
+    return float(sample["calls"] / sample["seconds"])
 
 
 def _place(redis: BenchRedis | None) -> tuple[str, dict[str, str]]:
@@ -93,7 +99,7 @@ def _place(redis: BenchRedis | None) -> tuple[str, dict[str, str]]:
 def _calls_row(
     name: str, work: str, callers: int, samples: dict[str, list[dict[str, Any]]], redis: BenchRedis | None
 ) -> Row:
-    rates = {which: [s["calls"] / s["seconds"] for s in taken] for which, taken in samples.items()}
+    rates = {which: [_rate(s) for s in taken] for which, taken in samples.items()}
     figures: dict[str, float] = {"callers": callers}
     for which, taken in samples.items():
         calls = sum(sample["calls"] for sample in taken)
@@ -123,10 +129,12 @@ async def _cached(bench: Bench, fast: Child, names: Sequence[str]) -> list[Row]:
         theirs: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
         for name in names:
             await fast.ask("cache_read", kind=CACHED[name].kind, reads=plan.cache_reads // 10)
-            for _ in range(plan.cache_pairs):
+            rounds = bench.rounds(plan.cache_pairs)
+            for _ in rounds:
                 samples[name].append(await fast.ask("cache_read", kind=CACHED[name].kind, reads=plan.cache_reads))
                 if redis is not None:
                     theirs[name].append(await fast.ask("redis_get", calls=plan.redis_gets))
+                    rounds.note(_rate(samples[name][-1]) / _rate(theirs[name][-1]))
         acked = (await writer.ask("write_stop"))["acked_ns"]
         await fast.ask("shut")
         await server.stop()
@@ -136,7 +144,7 @@ async def _cached(bench: Bench, fast: Child, names: Sequence[str]) -> list[Row]:
 def _cached_row(
     name: str, ours: list[dict[str, Any]], theirs: list[dict[str, Any]], acked_ns: list[int], version: str
 ) -> Row:
-    rates = [sample["calls"] / sample["seconds"] for sample in ours]
+    rates = [_rate(sample) for sample in ours]
     stale = [
         (seen - acked_ns[number + 1]) / 1e6
         for sample in ours
@@ -156,7 +164,7 @@ def _cached_row(
     if not theirs:
         what = f"{cached.what}, reads/s (redis-py was not measured: there is no redis-server, or no redis with hiredis)"
         return Row(name, what, spread(rates), None, figures, {"ours": ours})
-    redis_rates = [sample["calls"] / sample["seconds"] for sample in theirs]
+    redis_rates = [_rate(sample) for sample in theirs]
     figures["redis_rate"] = spread(redis_rates).median
     what = f"{cached.what} / redis-py {version} `GET`"
     return Row(name, what, ratios(rates, redis_rates), cached.goal, figures, {"ours": ours, "redis": theirs})

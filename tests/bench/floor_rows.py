@@ -98,10 +98,12 @@ async def _measure(bench: Bench, name: str, servers: dict[str, Child], redis: Be
     for target in servers:
         await bench.load.ask("run", target=target, work=kind.work, calls=plan.warm_calls, callers=plan.callers)
     samples: dict[str, list[dict[str, Any]]] = {OURS: [], FLOOR: []}
-    for pair in range(pairs):
+    rounds = bench.rounds(pairs)
+    for pair in rounds:
         # Whoever comes second finds another machine than whoever comes first, so they take turns.
         for target in (OURS, FLOOR) if pair % 2 == 0 else (FLOOR, OURS):
             samples[target].append(await _sample(bench, kind.work, calls, target, servers[target], redis))
+        rounds.note(_rate(samples[OURS][-1]) / _rate(samples[FLOOR][-1]))
     await bench.load.ask("verify", target=OURS)
     row = _row(name, kind, samples)
     return row if redis is None else _with_redis(row, samples[OURS], redis)
@@ -141,10 +143,11 @@ def _with_redis(row: Row, ours: list[dict[str, Any]], redis: BenchRedis) -> Row:
     return row
 
 
-def _row(name: str, kind: _Kind, samples: dict[str, list[dict[str, Any]]]) -> Row:
-    def rate(sample: dict[str, Any]) -> float:
-        return float(sample["calls"] / sample["seconds"])
+def _rate(sample: dict[str, Any]) -> float:
+    return float(sample["calls"] / sample["seconds"])
 
+
+def _row(name: str, kind: _Kind, samples: dict[str, list[dict[str, Any]]]) -> Row:
     def median(target: str, figure: Callable[[dict[str, Any]], float]) -> float:
         return spread([figure(sample) for sample in samples[target]]).median
 
@@ -158,7 +161,7 @@ def _row(name: str, kind: _Kind, samples: dict[str, list[dict[str, Any]]]) -> Ro
     for target, prefix in ((OURS, "ours"), (FLOOR, "floor")):
         # CPU is counted in ticks of 10 ms: too coarse for one sample, exact enough for all of them.
         figures |= {
-            f"{prefix}_rate": median(target, rate),
+            f"{prefix}_rate": median(target, _rate),
             f"{prefix}_cpu_us": each_us(target, "server_cpu_s"),
             f"{prefix}_busy": total(target, "server_cpu_s") / total(target, "seconds"),
             f"{prefix}_p50_ms": median(target, lambda sample: float(sample["p50_ms"])),
@@ -167,7 +170,7 @@ def _row(name: str, kind: _Kind, samples: dict[str, list[dict[str, Any]]]) -> Ro
         }
     figures["syncs"] = total(OURS, "syncs")
     figures["calls_total"] = total(OURS, "calls")
-    value = ratios([rate(sample) for sample in samples[OURS]], [rate(sample) for sample in samples[FLOOR]])
+    value = ratios([_rate(sample) for sample in samples[OURS]], [_rate(sample) for sample in samples[FLOOR]])
     return Row(name, kind.what, value, kind.goal, figures, samples)
 
 

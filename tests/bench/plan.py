@@ -14,6 +14,9 @@ class Plan:
 
     Attributes:
         name: ``full``, ``quick`` or ``smoke``.
+        row_seconds: how long a row is sampled, but for the least number of rounds; see :mod:`.rounds`.
+        rounds_least: that number.
+        part_seconds_max: a part of the run that takes longer is given up.
         callers: concurrent callers of the rows that are compared with the floor.
         pairs: pairs of samples, ours and the floor's, at the stub's level.
         get_calls: Gets of one caller in one sample.
@@ -66,6 +69,9 @@ class Plan:
     """
 
     name: str
+    row_seconds: float
+    rounds_least: int
+    part_seconds_max: float
     callers: int
     pairs: int
     get_calls: int
@@ -119,31 +125,34 @@ class Plan:
 
 FULL = Plan(
     name="full",
+    row_seconds=8.0,
+    rounds_least=5,
+    part_seconds_max=300.0,
     callers=16,
     pairs=13,
-    get_calls=400,
-    put_calls=250,
+    get_calls=300,
+    put_calls=150,
     client_pairs=7,
     warm_calls=100,
     records_small=100,
     records_large=100_000,
-    engine_pairs=25,
+    engine_pairs=11,
     engine_gets=4_000,
     engine_puts=2_000,
     engine_callers=50,
-    scan_pairs=4,
+    scan_pairs=3,
     scan_puts=400,
     restarts=3,
-    profile_calls=300,
+    profile_calls=150,
     fast_callers=64,
     fast_pairs=9,
     unary_calls=60,
     coalesced_calls=240,
     cache_pairs=7,
-    cache_reads=1_000_000,
+    cache_reads=500_000,
     redis_gets=5_000,
     sync_pairs=9,
-    sync_calls=2_000,
+    sync_calls=1_000,
     session_messages=200,
     session_messages_large=10_000,
     session_items=100,
@@ -157,21 +166,24 @@ FULL = Plan(
     fact_candidates=1_000,
     fact_embedded=300,
     fact_submits=100,
-    fact_backlog=100_000,
-    script_samples=9,
+    fact_backlog=20_000,
+    script_samples=7,
     script_commits=1_000,
     cas_processes=16,
-    cas_pairs=5,
-    cas_seconds=3.0,
+    cas_pairs=4,
+    cas_seconds=2.0,
     overload_callers=128,
-    overload_rounds=5,
-    overload_seconds=4.0,
+    overload_rounds=3,
+    overload_seconds=2.0,
     overload_checks=40,
     flood_calls=4_096,
 )
 
 QUICK = Plan(
     name="quick",
+    row_seconds=3.0,
+    rounds_least=2,
+    part_seconds_max=300.0,
     callers=16,
     pairs=3,
     get_calls=60,
@@ -225,6 +237,9 @@ QUICK = Plan(
 
 SMOKE = Plan(
     name="smoke",
+    row_seconds=600.0,
+    rounds_least=2,
+    part_seconds_max=300.0,
     callers=4,
     pairs=2,
     get_calls=5,

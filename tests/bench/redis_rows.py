@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from . import cas_rows, fast_rows, floor_rows, replica_rows, script_rows
 from .children import start_worker
 from .engines import NO_ETCD, NO_REDIS, NO_REDIS_PY, redis
-from .rows import Bench, Row, Unmeasured
+from .rows import Bench, Row, Unmeasured, profile_into
 
 _WHATS = {
     **{name: kind.what for name, kind in floor_rows.ON_REDIS.items()},
@@ -17,7 +17,8 @@ _WHATS = {
     **{name: replica_rows.what_of(name) for name in replica_rows.WORKS},
 }
 NAMES = tuple(_WHATS)
-UNPROFILED = (script_rows.NAME, *cas_rows.WORKS, *replica_rows.WORKS)
+SCRIPT, HOT, REPLICAS = (script_rows.NAME,), tuple(cas_rows.WORKS), tuple(replica_rows.WORKS)
+UNPROFILED = (*SCRIPT, *HOT, *REPLICAS)
 """Rows whose time goes elsewhere than in one process of Python, so that a profile would say nothing."""
 
 
@@ -54,7 +55,7 @@ async def _against_the_floor(bench: Bench, names: Sequence[str], profiled: bool)
     for row in rows:
         if profiled or not row.met:
             with redis(bench.work / f"redis-{row.name}") as engine:
-                row.profiles += await floor_rows.profile(bench, row.name, engine)
+                await profile_into(row, floor_rows.profile(bench, row.name, engine))
     return rows
 
 
@@ -65,5 +66,5 @@ async def _coalesced(bench: Bench, names: Sequence[str], profiled: bool) -> list
         for row in rows:
             if profiled or not row.met:
                 with redis(bench.work / f"redis-{row.name}") as engine:
-                    row.profiles += await fast_rows.profile_calls(bench, fast, row, engine)
+                    await profile_into(row, fast_rows.profile_calls(bench, fast, row, engine))
     return rows

@@ -67,7 +67,8 @@ async def _measure(
     calls = plan.get_calls if work == "get" else plan.put_calls
     samples: dict[str, list[dict[str, float]]] = {ONE: [], TWO: []}
     # The first pair warms up.
-    for pair in range(-1, plan.pairs):
+    rounds = bench.rounds(plan.pairs, warm=1)
+    for pair in rounds:
         for target in (ONE, TWO) if pair % 2 == 0 else (TWO, ONE):
             cpus, redis_cpu = [replica.cpu_seconds() for replica in replicas], engine.cpu_seconds()
             told = await asyncio.gather(
@@ -76,6 +77,8 @@ async def _measure(
             spent = [replica.cpu_seconds() - before for replica, before in zip(replicas, cpus, strict=True)]
             if pair >= 0:
                 samples[target].append(_sample(told, spent, engine.cpu_seconds() - redis_cpu))
+        if pair >= 0:
+            rounds.note(_rate(samples[TWO][-1]) / _rate(samples[ONE][-1]))
     return _row(name, samples, engine)
 
 
@@ -92,9 +95,13 @@ def _sample(told: Sequence[dict[str, Any]], replicas_cpu_s: Sequence[float], red
     }
 
 
+def _rate(sample: dict[str, float]) -> float:
+    return sample["calls"] / sample["seconds"]
+
+
 def _row(name: str, samples: dict[str, list[dict[str, float]]], engine: BenchRedis) -> Row:
     figures: dict[str, float] = {"calls": samples[TWO][0]["calls"], "cores": len(os.sched_getaffinity(0))}
-    rates = {target: [sample["calls"] / sample["seconds"] for sample in taken] for target, taken in samples.items()}
+    rates = {target: [_rate(sample) for sample in taken] for target, taken in samples.items()}
     for target, taken in samples.items():
         total = {part: sum(sample[part] for sample in taken) for part in taken[0]}
         spent = total["replicas_cpu_s"] + total["redis_cpu_s"] + total["generators_cpu_s"]

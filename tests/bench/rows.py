@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .children import Child
+from .children import BenchError, Child
 from .plan import Plan
 from .profiling import Profile
+from .rounds import Rounds
 from .stats import Spread
 
 
@@ -56,6 +57,19 @@ class Row:
         """Returns everything, by name."""
         return {**asdict(self), "met": self.met}
 
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Row:
+        """Returns what :meth:`as_json` was made from."""
+        return cls(
+            found["name"],
+            found["what"],
+            Spread(**found["value"]),
+            None if found["goal"] is None else Goal(**found["goal"]),
+            found["figures"],
+            found.get("samples"),
+            [Profile(**profile) for profile in found["profiles"]],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Unmeasured:
@@ -91,3 +105,22 @@ class Bench:
     work: Path
     logs: Path
     load: Child
+
+    def rounds(self, most: int, *, warm: int = 0) -> Rounds:
+        """Returns the rounds of one row, at most so many, after ``warm`` others that have numbers below 0."""
+        plan = self.plan
+        return Rounds(most, least=plan.rounds_least, seconds=plan.row_seconds, first=-warm)
+
+
+async def profile_into(row: Row, profiles: Awaitable[list[Profile]]) -> None:
+    """Adds profiles to a row. One that fails says so in its place: the row's figure stands without it."""
+    try:
+        row.profiles += await profiles
+    except BenchError as error:
+        row.profiles.append(Profile(f"No profile of {row.what}", first_line(error), (), ()))
+
+
+def first_line(error: BaseException) -> str:
+    """Returns what an error says, without the log that may follow."""
+    said = str(error).partition("\n")[0].replace("|", "/")
+    return said or type(error).__name__

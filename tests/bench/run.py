@@ -1,106 +1,128 @@
-"""One run from start to end: the folder, the children, the rows, the profiles of what missed its goal."""
+"""One run from start to end: part after part, each with folders and children of its own, saved after each."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from . import (
-    engine_rows,
-    fact_context_rows,
-    fact_rows,
-    fast_rows,
-    floor_rows,
-    overload_rows,
-    redis_rows,
-    server_rows,
-    session_rows,
-    sync_rows,
-)
+from . import documents
 from .children import start_worker
-from .guarding import guarded
-from .plan import Plan
-from .rows import Bench, Row, Unmeasured
+from .documents import Document
+from .parts import PARTS, Part
+from .plan import FULL, Plan
+from .results import Results
+from .rows import Bench, Row, Unmeasured, first_line
+
+_FIRST = ("floor",)
+ORDER: tuple[Part | Document, ...] = (
+    *(part for part in PARTS if part.name in _FIRST),
+    *documents.DOCUMENTS,
+    *(part for part in PARTS if part.name not in _FIRST),
+)
+NAMES = tuple(part.name for part in ORDER)
+_TOO_LATE = "the run's time was over before its turn came; --resume goes on with it"
 
 
-async def run(plan: Plan, parent: Path, names: Sequence[str], profiled: bool) -> list[Row | Unmeasured]:
-    """Measures the rows named.
+class Run:
+    """Measures what is wanted, and has it saved as it goes.
 
     Args:
         plan: how much to measure.
-        parent: an existing folder on the disk that is measured; the run makes its own below it.
-        names: which rows.
+        parent: an existing folder on the disk that is measured; every part makes its own below it.
+        out: the folder in which documents are left.
+        results: what there is already, and where the rest goes.
+        saved: is called after each part.
         profiled: profile every row that has a goal, not only those that miss it.
-
-    Raises:
-        BenchError: something failed or answered wrongly; the log of the child concerned is in the message.
+        seconds_max: no part begins later than this.
     """
-    work = Path(tempfile.mkdtemp(prefix="run-", dir=parent))
-    try:
-        async with await start_worker("load", work) as load:
-            return await _rows(Bench(plan, work, work, load), names, profiled)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+
+    def __init__(
+        self,
+        plan: Plan,
+        parent: Path,
+        out: Path,
+        results: Results,
+        saved: Callable[[], None],
+        *,
+        profiled: bool,
+        seconds_max: float,
+    ) -> None:
+        self._plan = plan
+        self._parent = parent
+        self._out = out
+        self._results = results
+        self._saved = saved
+        self._profiled = profiled
+        self._end = time.monotonic() + seconds_max
+
+    async def measure(self, wanted: Sequence[str]) -> None:
+        """Measures parts, or rows, by name. One that fails says so in its place, and the others go on."""
+        for part in ORDER:
+            rows = _wanted_of(part, wanted)
+            if not rows:
+                continue
+            if time.monotonic() >= self._end:
+                _say(f"{part.label}: {_TOO_LATE}")
+                self._leave_out(part, rows, _TOO_LATE)
+                self._saved()
+                continue
+            _say(f"{part.label}: {', '.join(rows)}")
+            start, load_average = time.monotonic(), os.getloadavg()[0]
+            why = await (self._document(part) if isinstance(part, Document) else self._part(part, rows))
+            self._results.note_part(part.name, time.monotonic() - start, load_average, why)
+            self._saved()
+
+    async def _part(self, part: Part, names: Sequence[str]) -> str:
+        work = Path(tempfile.mkdtemp(prefix=f"run-{part.name}-", dir=self._parent))
+        try:
+            async with asyncio.timeout(self._plan.part_seconds_max), await start_worker("load", work) as load:
+                bench = Bench(self._plan, work, work, load)
+                rows: dict[str, Row | Unmeasured] = {
+                    row.name: row for row in await part.measure(bench, names, self._profiled)
+                }
+        except Exception as error:
+            # Whatever it is, the other parts are worth having.
+            why = first_line(error)
+            if isinstance(error, TimeoutError):
+                why = f"it took more than {self._plan.part_seconds_max:.0f} s"
+            traceback.print_exception(error)
+            self._leave_out(part, names, f"failed: {why}")
+            return why
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+        self._results.rows |= rows
+        return ""
+
+    async def _document(self, document: Document) -> str:
+        found = await documents.measure(document, self._out, quick=self._plan.name != FULL.name)
+        self._results.documents[document.name] = found
+        if "why" in found:
+            _say(f"{document.label}: not measured: {found['why']}")
+        return str(found["why"]) if found.get("failed") else ""
+
+    def _leave_out(self, part: Part | Document, rows: Sequence[str], why: str) -> None:
+        """Says why there are no figures, unless an earlier run has left some."""
+        if isinstance(part, Document):
+            if "result" not in self._results.documents.get(part.name, {}):
+                self._results.documents[part.name] = {"why": why}
+            return
+        for name in rows:
+            if not isinstance(self._results.rows.get(name), Row):
+                self._results.rows[name] = Unmeasured(name, name, why)
 
 
-async def _rows(bench: Bench, names: Sequence[str], profiled: bool) -> list[Row | Unmeasured]:
-    rows: list[Row | Unmeasured] = []
-    if found := [name for name in floor_rows.KINDS if name in names]:
-        _say(f"against the floor: {', '.join(found)}")
-        for row in await floor_rows.measure(bench, found):
-            if row.goal is not None and (profiled or not row.met):
-                _say(f"profile of {row.name}")
-                row.profiles += await floor_rows.profile(bench, row.name)
-            rows.append(row)
-    if found := [name for name in floor_rows.GUARDED if name in names]:
-        _say(f"with all protection on: {', '.join(found)}")
-        with guarded(bench.work) as guard:
-            for row in await floor_rows.measure(bench, found, guard=guard):
-                if profiled or not row.met:
-                    _say(f"profile of {row.name}")
-                    row.profiles += await floor_rows.profile(bench, row.name, guard=guard)
-                rows.append(row)
-    if found := [name for name in floor_rows.GUARDED_TLS if name in names]:
-        _say(f"with all protection on, under mTLS: {', '.join(found)}")
-        with guarded(bench.work, tls=True) as guard:
-            rows += await floor_rows.measure(bench, found, guard=guard)
-    if fast := [name for name in fast_rows.NAMES if name in names]:
-        _say(f"through one client: {', '.join(fast)}")
-        rows += await fast_rows.measure(bench, fast, profiled)
-    if on_redis := [name for name in redis_rows.NAMES if name in names]:
-        _say(f"on Redis: {', '.join(on_redis)}")
-        rows += await redis_rows.measure(bench, on_redis, profiled)
-    if overload := [name for name in overload_rows.NAMES if name in names]:
-        _say(f"with too much to do: {', '.join(overload)}")
-        rows += await overload_rows.measure(bench, overload)
-    if threads := [name for name in sync_rows.KINDS if name in names]:
-        _say(f"from a thread: {', '.join(threads)}")
-        rows += await sync_rows.measure(bench, threads, profiled)
-    if sessions := [name for name in session_rows.NAMES if name in names]:
-        _say(f"sessions: {', '.join(sessions)}")
-        rows += await session_rows.measure(bench, sessions, profiled)
-    if facts := [name for name in fact_rows.NAMES if name in names]:
-        _say(f"facts: {', '.join(facts)}")
-        rows += await fact_rows.measure(bench, facts, profiled)
-    if fact_context_rows.NAME in names:
-        _say(f"contexts with facts: {fact_context_rows.NAME}")
-        rows.append(await fact_context_rows.measure(bench, profiled))
-    engine = [name for name in engine_rows.KINDS if name in names]
-    server = [name for name in server_rows.NAMES if name in names]
-    if engine or server:
-        _say(f"writing {bench.plan.records_large:,} records")
-        folders = await server_rows.prepare(bench)
-        if server:
-            _say(f"with many records: {', '.join(server)}")
-            rows += await server_rows.measure(bench, server, folders, profiled)
-        if engine:
-            _say(f"in process: {', '.join(engine)}")
-            rows += await engine_rows.measure(bench, engine, folders.clean, profiled)
-    return rows
+def _wanted_of(part: Part | Document, wanted: Sequence[str]) -> tuple[str, ...]:
+    """Returns which rows of a part are wanted, the name of a document if that is."""
+    rows = (part.name,) if isinstance(part, Document) else part.rows
+    return rows if part.name in wanted else tuple(name for name in rows if name in wanted)
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)

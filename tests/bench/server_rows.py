@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from .children import START_SECONDS_MAX, Child, start_profiled, start_server, start_worker
 from .profiling import Profile, memory_profile, start_profiles
-from .rows import Bench, Goal, Row
+from .rows import Bench, Goal, Row, profile_into
 from .stats import spread
 
 NAMES = ("restart_clean", "restart_killed", "memory_per_record", "put_beside_scan")
@@ -75,7 +75,7 @@ async def measure(bench: Bench, names: Sequence[str], folders: Folders, profiled
         rows.append(await _scan_row(bench, folders))
     for row in rows:
         if row.goal is not None and (profiled or not row.met):
-            row.profiles += await _profile(bench, row, folders)
+            await profile_into(row, _profile(bench, row, folders))
     return rows
 
 

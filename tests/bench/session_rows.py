@@ -20,7 +20,7 @@ from noosphere.v1.session_service_pb2_grpc import SessionServiceStub
 
 from .children import START_SECONDS_MAX, BenchError, Child, start_profiled, start_server
 from .profiling import Profile, window_profiles
-from .rows import Bench, Goal, Row
+from .rows import Bench, Goal, Row, profile_into
 from .stats import percentile, ratios, spread
 
 ASSEMBLE, FLAT, CHECKPOINTS = "assemble", "assemble_flat", "checkpoint_bytes"
@@ -103,7 +103,7 @@ async def measure(bench: Bench, names: Sequence[str], profiled: bool) -> list[Ro
         await server.stop()
     for row in rows:
         if row.name != CHECKPOINTS and (profiled or not row.met):
-            row.profiles += await _profile(bench, row)
+            await profile_into(row, _profile(bench, row))
     return rows
 
 
@@ -120,9 +120,11 @@ async def _assembly(bench: Bench, caller: SessionCaller, names: Sequence[str]) -
     samples: dict[str, list[dict[str, float]]] = {name: [] for name in works}
     for work in works.values():
         await sample(work, plan.warm_calls)
-    for pair in range(plan.session_pairs):
+    rounds = bench.rounds(plan.session_pairs)
+    for pair in rounds:
         for name in works if pair % 2 == 0 else reversed(works):
             samples[name].append(await sample(works[name], plan.session_calls))
+        rounds.note(samples[SMALL][-1]["p50_ms"] / samples["bare"][-1]["p50_ms"])
     p50 = {name: [sample["p50_ms"] for sample in taken] for name, taken in samples.items()}
     figures: dict[str, float] = {
         "calls": plan.session_calls,

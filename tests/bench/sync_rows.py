@@ -7,7 +7,7 @@ from typing import Any
 
 from .children import Child, start_server, start_worker
 from .profiling import Profile, window_profiles
-from .rows import Bench, Goal, Row
+from .rows import Bench, Goal, Row, profile_into
 from .stats import spread
 
 SYNC, ASYNC = "sync", "async"
@@ -32,12 +32,14 @@ async def measure(bench: Bench, names: Sequence[str], profiled: bool) -> list[Ro
             samples: dict[str, list[dict[str, Any]]] = {SYNC: [], ASYNC: []}
             for side in samples:
                 await _sample(side, threads, tasks, KINDS[name], plan.warm_calls)
-            for pair in range(plan.sync_pairs):
+            rounds = bench.rounds(plan.sync_pairs)
+            for pair in rounds:
                 for side in (SYNC, ASYNC) if pair % 2 == 0 else (ASYNC, SYNC):
                     samples[side].append(await _sample(side, threads, tasks, KINDS[name], plan.sync_calls))
+                rounds.note(samples[SYNC][-1]["mean_us"] / samples[ASYNC][-1]["mean_us"])
             row = _row(name, samples)
             if profiled or not row.met:
-                row.profiles += await _profile(threads, row, plan.profile_calls)
+                await profile_into(row, _profile(threads, row, plan.profile_calls))
             rows.append(row)
         await threads.ask("close")
         await tasks.ask("close", name=ASYNC)
