@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import httpx
@@ -13,9 +13,9 @@ from tests.support.redis import free_port
 from tests.support.weaviate import WeaviateProcess, needs_weaviate
 
 from noosphere.consistency import NEVER_MS, Reason, Refusal
-from noosphere.server.ports.factstore import BODY_BYTES_MAX, StoreModel
+from noosphere.server.ports.factstore import BODY_BYTES_MAX, FactContent, StoreModel
 from noosphere.server.ports.runtime import SystemClock
-from noosphere.server.storage.weaviate import WeaviateAccess, WeaviateFactStore
+from noosphere.server.storage.weaviate import WeaviateAccess, WeaviateFactStore, rewrite
 from noosphere.server.storage.weaviate.schema import FORMAT, Stamp
 
 pytestmark = needs_weaviate
@@ -255,3 +255,70 @@ async def test_who_has_no_key_or_a_wrong_one_is_told(guarded_server: WeaviatePro
     await lab.store.write([fact("one", "tea")])
     assert ids(await lab.store.by_keywords(["tea"], where(), 10)) == ["one"]
     await lab.close()
+
+
+async def test_an_index_made_anew_takes_the_place_of_one_that_is_written_to_meanwhile(
+    weaviate_facts: WeaviateFactLab,
+) -> None:
+    store = weaviate_facts.store
+    other = StoreModel("other/1", 2)
+    await store.write([fact(f"f{at}", "tea", scope=f"shared/s{at % 3}", vector=NORTH) for at in range(30)])
+    scopes = tuple(f"shared/s{at}" for at in range(3))
+    batches = 0
+
+    async def change(contents: Sequence[FactContent]) -> Sequence[FactContent]:
+        nonlocal batches
+        batches += 1
+        if batches == 2:
+            await store.write([fact("late", "tea", scope="shared/s0", vector=NORTH)])
+            await store.remove([fact("f0", scope="shared/s0").key, fact("f1", scope="shared/s1").key])
+        return [one._replace(terms=("new", *one.terms), vector=(1.0, float(len(one.fact_id)))) for one in contents]
+
+    said: list[tuple[int, int]] = []
+    access = weaviate_facts.access._replace(call_ms_max=CALL_MS_MAX)
+    done = await rewrite(access, other, change, clock=SystemClock(), told=lambda *counts: said.append(counts))
+    assert done == (29, 29, MODEL)
+    assert said[-1][0] == said[-1][1]
+    # The server that goes on finds the new one by itself.
+    names = sorted({"late", *(f"f{at}" for at in range(2, 30))})
+    assert sorted(ids(await store.by_keywords(["new"], where(scopes=scopes), 100))) == names
+    assert store.model == other
+    assert sorted(ids(await store.by_vector((1.0, 2.0), where(scopes=scopes), 100))) == names
+    await store.write([fact("after", "new", scope="shared/s0", vector=(0.0, 1.0))])
+    async with rest_of(weaviate_facts) as rest:
+        classes = [one["class"] for one in (await rest.get("/schema")).json()["classes"]]
+    mine = [name for name in classes if name.startswith(f"{weaviate_facts.access.collection}_")]
+    assert mine == [f"{weaviate_facts.access.collection}_2"]
+
+
+async def test_an_index_that_cannot_be_made_anew_leaves_the_old_one_as_it_was(weaviate_facts: WeaviateFactLab) -> None:
+    store = weaviate_facts.store
+
+    class Broken(Exception):
+        pass
+
+    async def change(contents: Sequence[FactContent]) -> Sequence[FactContent]:
+        if len(contents) == 1:
+            # The second time it is asked, for what came after the copy: writes are held off by then.
+            raise Broken
+        await store.write([fact("late", "tea", vector=NORTH)])
+        return contents
+
+    await store.write([fact("one", "tea", vector=NORTH), fact("two", "tea", vector=NORTH)])
+    access = weaviate_facts.access._replace(call_ms_max=CALL_MS_MAX)
+    with pytest.raises(Broken):
+        await rewrite(access, MODEL, change, clock=SystemClock(), told=lambda *counts: None)
+    await store.write([fact("three", "tea", vector=NORTH)])
+    assert ids(await store.by_keywords(["tea"], where(), 10)) == ["late", "one", "three", "two"]
+    async with rest_of(weaviate_facts) as rest:
+        classes = [one["class"] for one in (await rest.get("/schema")).json()["classes"]]
+    assert f"{weaviate_facts.access.collection}_2" not in classes
+
+
+async def test_what_is_not_there_cannot_be_made_anew(weaviate_facts: WeaviateFactLab) -> None:
+    with refused(Reason.ENGINE_UNAVAILABLE, "holds no facts"):
+        await rewrite(weaviate_facts.access, MODEL, _unchanged, clock=SystemClock(), told=lambda *counts: None)
+
+
+async def _unchanged(contents: Sequence[FactContent]) -> Sequence[FactContent]:
+    return contents

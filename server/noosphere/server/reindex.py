@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from noosphere.consistency import Refusal
 
 from .facts.contents import HELD, decode_body, search_terms
 from .ports.factstore import FactContent, StoreModel
 from .ports.models import Embedder, EmbedderError
+from .ports.runtime import SystemClock
 from .storage.embedded import DataFolder, DataFolderError
 from .storage.facts import NO_MODEL, Rewritten, rewrite
+from .storage.facts.rewriting import Change
 from .storage.facts.store import FILE
+
+if TYPE_CHECKING:
+    from .storage.weaviate import WeaviateAccess
 
 
 class ReindexError(Exception):
@@ -29,7 +37,46 @@ async def reindex(folder: Path, embedder: Embedder | None, *, told: Callable[[in
         ReindexError: a server uses the folder, it holds no facts, is damaged or cannot be written, or the embedder
             has failed.
     """
+    if not (folder / FILE).is_file():
+        # Looked at first: locking would make a data folder of it.
+        raise ReindexError(f"{folder} holds no facts")
+    try:
+        with DataFolder.lock(folder):
+            return await rewrite(folder, _model_of(embedder), _changing(embedder), told=told)
+    except (DataFolderError, EmbedderError) as error:
+        raise ReindexError(str(error)) from error
 
+
+async def reindex_weaviate(
+    access: WeaviateAccess, embedder: Embedder | None, *, told: Callable[[int, int], None]
+) -> Rewritten:
+    """Makes the index on Weaviate anew, beside the old one, which it replaces in the end or not at all.
+
+    Servers may run meanwhile; see :func:`~noosphere.server.storage.weaviate.rewrite`.
+
+    Args:
+        access: how Weaviate is reached.
+        embedder: makes the vectors; with None facts are found by keywords alone.
+        told: is told now and then how many versions are done, and how many there are.
+
+    Raises:
+        ReindexError: it holds no facts or cannot be used, a package is missing, or the embedder has failed.
+    """
+    from .storage.weaviate import rewrite as rewrite_weaviate
+
+    try:
+        return await rewrite_weaviate(access, _model_of(embedder), _changing(embedder), clock=SystemClock(), told=told)
+    except (Refusal, EmbedderError) as error:
+        raise ReindexError(str(error)) from error
+    except ImportError as error:
+        raise ReindexError(f"Weaviate needs another package: pip install 'noosphere[weaviate]' ({error})") from error
+
+
+def _model_of(embedder: Embedder | None) -> StoreModel:
+    return NO_MODEL if embedder is None else StoreModel(embedder.name, embedder.dimension)
+
+
+def _changing(embedder: Embedder | None) -> Change:
     async def change(contents: Sequence[FactContent]) -> Sequence[FactContent]:
         # What is kept apart for a review is found by nobody.
         found = {at: decode_body(one) for at, one in enumerate(contents) if not one.scope.startswith(HELD)}
@@ -41,12 +88,4 @@ async def reindex(folder: Path, embedder: Embedder | None, *, told: Callable[[in
             changed[at] = contents[at]._replace(terms=terms, vector=vector)
         return changed
 
-    model = NO_MODEL if embedder is None else StoreModel(embedder.name, embedder.dimension)
-    if not (folder / FILE).is_file():
-        # Looked at first: locking would make a data folder of it.
-        raise ReindexError(f"{folder} holds no facts")
-    try:
-        with DataFolder.lock(folder):
-            return await rewrite(folder, model, change, told=told)
-    except (DataFolderError, EmbedderError) as error:
-        raise ReindexError(str(error)) from error
+    return change

@@ -68,6 +68,12 @@ def numbered(alias: str, number: int) -> str:
     return f"{alias}_{number}"
 
 
+def number_of(name: str) -> int:
+    """Returns the number of a collection; 0 of one that has none."""
+    _, _, number = name.rpartition("_")
+    return int(number) if number.isdecimal() else 0
+
+
 class Schema:
     """Finds and makes collections. Two servers may do so at once: both end with the same one.
 
@@ -99,6 +105,9 @@ class Schema:
                 continue
             found = await self.read(name)
             if found is not None:
+                if (number := number_of(name)) > 1:
+                    # It may be that who made this one came to an end before the old one was removed.
+                    await self.drop(numbered(self._access.collection, number - 1))
                 return found
         raise unavailable(f"Weaviate at {self._access.url} changes collections all the time")
 

@@ -32,6 +32,9 @@ order is by statistics of the whole tenant, ours by those of what the filter lea
 VECTORS_FACTOR = 2
 VECTORS_MIN = 64
 
+PAGE_KEYS = 10_000
+"""Most keys of a page of a listing."""
+
 _SLICED = 6_000
 """Where more objects match than one answer holds, slices are asked for that have about so many."""
 

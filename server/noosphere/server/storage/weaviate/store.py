@@ -30,12 +30,10 @@ from .contents import Contents
 from .filters import with_vector
 from .querying import Queries
 from .schema import Collection, Schema
-from .searching import Searching
+from .searching import PAGE_KEYS, Searching
 
 SETTLING_MS = 10_000
 """With several nodes a search may ask one that lags behind. So much later it has what a majority has taken."""
-
-_PAGE_KEYS = 10_000
 
 T = TypeVar("T")
 
@@ -187,7 +185,7 @@ class WeaviateFactStore:
             page = await self._retried(partial(_page, scope=scope, after=after))
             for key in page:
                 yield key
-            if len(page) < _PAGE_KEYS:
+            if len(page) < PAGE_KEYS:
                 return
             after = page[-1]
 
@@ -266,17 +264,17 @@ class WeaviateFactStore:
             page = await self._retried(partial(_page_of, tenant=tenant, after=after))
             for key in page:
                 yield key
-            if len(page) < _PAGE_KEYS:
+            if len(page) < PAGE_KEYS:
                 return
             after = page[-1]
 
 
 async def _page(opened: _Opened, scope: str, after: FactKey | None) -> list[FactKey]:
-    return await opened.searching.page(scope, after, _PAGE_KEYS)
+    return await opened.searching.page(scope, after, PAGE_KEYS)
 
 
 async def _page_of(opened: _Opened, tenant: str, after: FactKey) -> list[FactKey]:
-    return await opened.searching.page_of(tenant, after, _PAGE_KEYS)
+    return await opened.searching.page_of(tenant, after, PAGE_KEYS)
 
 
 async def _merged(streams: Sequence[AsyncIterator[FactKey]]) -> AsyncIterator[FactKey]:
