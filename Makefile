@@ -18,10 +18,10 @@ WEAVIATE_VERSION := v1.38.11
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo weaviate up cluster roll down test campaigns faults soak check proto proto-baseline cli-reference sync-client bench lock clean
+.PHONY: help setup run demo weaviate up cluster roll down test campaigns faults soak check proto proto-baseline cli-reference sync-client bench lock clean k8s
 
 help: ## List the targets
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
+	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
 
 setup: $(STAMP) ## Make the virtual environment (skipped when up to date)
 
@@ -85,6 +85,11 @@ check: setup ## Everything that needs no running: style, types, layers, contract
 	$(BIN)/python scripts/gen_protos.py --check
 	$(BIN)/python scripts/gen_cli_reference.py --check
 	$(BIN)/python -m scripts.gen_sync_client --check
+
+k8s: setup ## Build the manifests of k8s/ and check them: schemas of Kubernetes, and our own rules
+	$(BIN)/yamllint --strict k8s
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/python -m scripts.manifests
 
 proto: setup ## Generate the stubs from the .proto files
 	cd protos && ../$(BIN)/buf format --write
