@@ -10,6 +10,8 @@ FAULTS ?= 100
 SEED ?= 1
 SECONDS ?= 600
 BENCH_ARGS ?= --publish
+SEEDS ?= 1000
+TRACE ?=
 # Where `make up` and `make cluster` keep everything.
 FLEET ?= .run
 # What the tests and `make up` run.
@@ -18,7 +20,7 @@ WEAVIATE_VERSION := v1.38.11
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo weaviate up cluster roll down test campaigns faults soak check proto proto-baseline cli-reference sync-client bench lock clean k8s
+.PHONY: help setup run demo weaviate up cluster roll down test campaigns faults simulate soak check proto proto-baseline cli-reference sync-client bench lock clean k8s
 
 help: ## List the targets
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -68,6 +70,9 @@ campaigns: setup ## Run the other tests: real engines (Redis, etcd, Weaviate), m
 
 faults: setup ## Faults at random over a whole fleet, for some minutes (FAULTS=100 SEED=1)
 	NOOSPHERE_TEST_FAULTS=$(FAULTS) NOOSPHERE_TEST_SEED=$(SEED) $(BIN)/pytest -n0 -s tests/faults/test_fleet_campaign.py $(PYTEST_ARGS)
+
+simulate: setup ## Many seeds of the whole system under faults in virtual time (SEEDS=1000 SEED=1; SEEDS=1 TRACE=1)
+	$(BIN)/python -m tests.simulation.world --seed $(SEED) --seeds $(SEEDS) $(if $(TRACE),--trace)
 
 soak: setup ## A server at steady load for long: is its memory flat? (SECONDS=600)
 	$(BIN)/python -m tests.bench.soak --seconds $(SECONDS)

@@ -53,14 +53,17 @@ class Worker:
         name: its own, from which it draws its chances.
         steps_per_tally: after so many steps it counts in another tally, as a checker compares each with all that was
             counted in it; 0: in one for ever.
+        chance: decides what it does; by default its name does.
     """
 
-    def __init__(self, client: Client, name: str, steps_per_tally: int = 0) -> None:
+    def __init__(
+        self, client: Client, name: str, steps_per_tally: int = 0, *, chance: random.Random | None = None
+    ) -> None:
         self._steps_per_tally = steps_per_tally
         self._space: Namespace = client.namespace(SPACE)
         self._private: Namespace = client.private
         self._name = name
-        self._chance = random.Random(name)
+        self._chance = chance or random.Random(name)
         self._number = 0
 
     async def step(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import uuid
+import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple
 
@@ -72,6 +72,8 @@ async def open_services(
     leads: Leads,
     on_fatal: Callable[[BaseException], None],
     is_over: Callable[[], bool] = lambda: False,
+    entropy: Callable[[int], bytes] = os.urandom,
+    rng: Callable[[], random.Random] = system_random,
 ) -> AsyncIterator[Engine]:
     """Runs the services on drivers, and their background work.
 
@@ -84,6 +86,8 @@ async def open_services(
         leads: has work done that one server does for all.
         on_fatal: called if background work ends.
         is_over: tells whether the working store has failed, or its epoch has ended.
+        entropy: makes secrets of so many bytes.
+        rng: makes generators of chance, for ids above all.
     """
     interval_ms = int(settings.sweep_seconds * 1000)
     async with contextlib.AsyncExitStack() as stack:
@@ -110,7 +114,7 @@ async def open_services(
         sources = SessionSources(
             scribe,
             models.tokenizers,
-            system_random(),
+            rng(),
             forget=(
                 lambda _: memory.watches.forget_decoded(),
                 lambda _: forget_shown(),
@@ -131,13 +135,13 @@ async def open_services(
             summariser=models.fallback,
             tokenizers=models.tokenizers,
             clock=clock,
-            rng=system_random(),
-            entropy=os.urandom,
+            rng=rng(),
+            entropy=entropy,
             upkeep_interval_ms=interval_ms,
             cache_drops=cache_drops,
             pause=foreground.idle,
         )
-        notes = Notes(scribe, watch, clock, uuid.uuid4().hex if drivers.shared else "")
+        notes = Notes(scribe, watch, clock, entropy(16).hex() if drivers.shared else "")
         controller = Controller(
             scribe,
             notes,
@@ -161,7 +165,7 @@ async def open_services(
             compactor=ResultCompactor(),
             summariser=models.summariser,
             fallback=models.fallback,
-            rng=system_random(),
+            rng=rng(),
             clock=clock,
             upkeep_interval_ms=interval_ms,
             after_turn=(controller, TeachesAfterTurn(scribe, learn)) if learns else (controller,),
@@ -191,8 +195,8 @@ async def open_services(
             tokenizers=models.tokenizers,
             facts=facts.recall,
             clock=clock,
-            rng=system_random(),
-            entropy=os.urandom,
+            rng=rng(),
+            entropy=entropy,
             observers=(_Watched(watch, sessions.summary_worker),),
             foreground=foreground,
             shared=drivers.shared,

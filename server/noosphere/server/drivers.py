@@ -24,6 +24,7 @@ from .ports.models import Embedder
 from .ports.runtime import Clock
 from .ports.store import WorkingStore
 from .storage.embedded import DataFolder, DataFolderError, EmbeddedCoordinator, EmbeddedStore, Journal
+from .storage.embedded.worker import ThreadWorker, Worker
 from .storage.etcd import Access, EtcdCoordinator, UnfitEtcd
 from .storage.facts import NO_MODEL, AwayFactStore, EmbeddedFactQueue, EmbeddedFactStore
 
@@ -92,7 +93,12 @@ def _model_of(embedder: Embedder | None) -> StoreModel:
 
 @contextlib.asynccontextmanager
 async def open_lasting(
-    settings: Settings, *, clock: Clock, models: Models, on_fatal: Callable[[BaseException], None]
+    settings: Settings,
+    *,
+    clock: Clock,
+    models: Models,
+    on_fatal: Callable[[BaseException], None],
+    worker: Callable[[str], Worker] = ThreadWorker,
 ) -> AsyncIterator[Lasting]:
     """Opens what outlives an epoch.
 
@@ -101,6 +107,7 @@ async def open_lasting(
         clock: the source of time.
         models: one of them makes the vectors that the fact store keeps.
         on_fatal: called if a disk fails.
+        worker: makes what the embedded drivers run blocking calls on, given a name.
 
     Raises:
         StartupError: the data folder or etcd cannot be used.
@@ -117,7 +124,7 @@ async def open_lasting(
             folder = DataFolder.lock(settings.data)
             stack.callback(folder.release)
             embedded = await EmbeddedCoordinator.open(
-                settings.data, clock=clock, agent_lease_ms=AGENT_LEASE_MS, on_fatal=on_fatal
+                settings.data, clock=clock, agent_lease_ms=AGENT_LEASE_MS, on_fatal=on_fatal, worker=worker
             )
             stack.push_async_callback(embedded.close)
             fact_store = await EmbeddedFactStore.open(
@@ -126,12 +133,13 @@ async def open_lasting(
                 keep_model=True,
                 durability=settings.durability,
                 on_fatal=on_fatal,
+                worker=worker,
             )
             stack.push_async_callback(fact_store.close)
             fact_queue: EmbeddedFactQueue | None = None
             if not settings.redis_urls.get_secret_value():
                 fact_queue = await EmbeddedFactQueue.open(
-                    settings.data, clock=clock, durability=settings.durability, on_fatal=on_fatal
+                    settings.data, clock=clock, durability=settings.durability, on_fatal=on_fatal, worker=worker
                 )
                 stack.push_async_callback(fact_queue.close)
         except DataFolderError as error:
@@ -148,6 +156,7 @@ async def open_drivers(
     journal: Journal | None = None,
     on_fatal: Callable[[BaseException], None],
     on_epoch: Callable[[int], None],
+    worker: Callable[[str], Worker] = ThreadWorker,
 ) -> AsyncIterator[Drivers]:
     """Opens what an epoch ends.
 
@@ -158,6 +167,7 @@ async def open_drivers(
         journal: the journal of an embedded working store; by default one on SQLite, in the data folder.
         on_fatal: called if a disk fails.
         on_epoch: called if an epoch begins, from which on the working store refuses every call.
+        worker: makes what the embedded driver runs blocking calls on, given a name.
 
     Raises:
         StartupError: the working store cannot be used.
@@ -175,6 +185,7 @@ async def open_drivers(
                 memory_bytes_max=settings.memory_mib_max * 1024 * 1024,
                 journal=journal,
                 on_fatal=on_fatal,
+                worker=worker,
             )
         except DataFolderError as error:
             raise StartupError(str(error)) from error

@@ -225,6 +225,7 @@ class SimCall:
         self._gives_stream = gives_stream
         self._status: Status | None = None
         self._messages: deque[Any] = deque()
+        self._answer: tuple[Any, ...] = ()
         self._wake: asyncio.Future[None] | None = None
         self._done: list[Callable[[Any], None]] = []
         self._feeder: asyncio.Task[None] | None = None
@@ -333,11 +334,15 @@ class SimCall:
         return self._only().__await__()
 
     async def _only(self) -> Any:
+        if self._answer:
+            # Interceptors await a call before its caller does.
+            return self._answer[0]
         message = await self.read()
         if message is grpc.aio.EOF:
             raise grpc.aio.AioRpcError(grpc.StatusCode.INTERNAL, grpc.aio.Metadata(), grpc.aio.Metadata(), "no answer")
         while await self.read() is not grpc.aio.EOF:
             pass
+        self._answer = (message,)
         return message
 
     def cancel(self) -> bool:

@@ -82,6 +82,8 @@ def sealed(loop: SimLoop) -> Iterator[None]:
 
         return seed
 
+    # What runs off the loop may sleep: it takes as long as the seed decides anyway.
+    awake = failing("the event loop sleeps")
     random.seed(f"{loop.seed}/module")
     for name in _CLOCKS:
         replace(time, name, clock(name))
@@ -90,6 +92,7 @@ def sealed(loop: SimLoop) -> Iterator[None]:
     replace(random, "_urandom", drawn)
     replace(random.Random, "seed", seeded)
     replace(threading.Thread, "start", failing("a thread is started"))
+    replace(time, "sleep", lambda real: lambda seconds: None if here() and loop.blocking else awake(real)(seconds))
     replace(socket, "socket", failing("a socket is made"))
     try:
         yield

@@ -18,7 +18,7 @@ import random
 import types
 from asyncio import base_events, events
 from collections.abc import Callable, Coroutine, Generator
-from contextvars import Context
+from contextvars import Context, ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from .trace import Trace
@@ -28,15 +28,38 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TURNS_MAX = 5_000_000
+TURNS_MAX = 2_000_000
 """More turns than any run takes that gets anywhere."""
+
+TURN_SECONDS = 1e-6
+"""What a turn takes: who sleeps for less than a clock can tell would sleep at one moment for ever."""
 
 BLOCKING_SECONDS_MAX = 0.004
 """How long what runs off the loop may take at most, unless whoever simulates it says so."""
 
 
 class Stuck(Exception):
-    """Nothing will ever happen again, or things happen for ever at one moment."""
+    """Nothing will ever happen again, or there is no end to what happens."""
+
+
+class Family:
+    """The tasks of one simulated process.
+
+    Attributes:
+        dead: whether it was killed: from then on nothing that it does has any effect outside.
+    """
+
+    def __init__(self) -> None:
+        self.dead = False
+        self.tasks: dict[asyncio.Task[Any], None] = {}
+
+    def leave(self, task: asyncio.Task[Any]) -> None:
+        """Takes note that a task has ended."""
+        self.tasks.pop(task, None)
+
+
+family: ContextVar[Family | None] = ContextVar("family", default=None)
+"""The process that the present code runs in."""
 
 
 class Escaped(Exception):
@@ -77,6 +100,8 @@ class SimLoop(base_events.BaseEventLoop):
         rng: the source of every decision of the loop; others take their own by :meth:`chance`.
         network: what connections go through; None: there is no network.
         serials: numbers for futures and tasks.
+        failures: what has gone wrong without anybody having been told.
+        blocking: whether something runs that would be on another thread.
     """
 
     def __init__(self, seed: int, trace: Trace | None = None) -> None:
@@ -86,6 +111,7 @@ class SimLoop(base_events.BaseEventLoop):
         self.rng = self.chance("loop")
         self.network: Network | None = None
         self.serials = itertools.count(1)
+        self.blocking = False
         self.failures: list[BaseException | str] = []
         self._now = 1_000.0
         self._turns = 0
@@ -110,7 +136,12 @@ class SimLoop(base_events.BaseEventLoop):
     ) -> asyncio.Task[T]:
         """Returns a task."""
         cast("Any", self)._check_closed()
-        return _SimTask(coro, loop=self, name=None if name is None else str(name), context=context)
+        task = _SimTask(coro, loop=self, name=None if name is None else str(name), context=context)
+        own = family.get() if context is None else context.get(family)
+        if own is not None:
+            own.tasks[task] = None
+            task.add_done_callback(own.leave)
+        return task
 
     def run_in_executor(  # type: ignore[override] # the executor does not matter
         self, executor: object, func: Callable[..., T], *args: Any
@@ -120,10 +151,13 @@ class SimLoop(base_events.BaseEventLoop):
 
         def call() -> None:
             result, error = None, None
+            self.blocking = True
             try:
                 result = func(*args)
             except BaseException as raised:
                 error = raised
+            finally:
+                self.blocking = False
             self.call_later(self.rng.uniform(0, BLOCKING_SECONDS_MAX), tell, result, error)
 
         def tell(result: T | None, error: BaseException | None) -> None:
@@ -138,8 +172,10 @@ class SimLoop(base_events.BaseEventLoop):
         return outcome
 
     def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any, context: Any = None) -> events.Handle:  # type: ignore[override] # typeshed's variadics
-        """Fails: nothing comes from elsewhere."""
-        raise self.escaped(f"{callback!r} comes from another thread")
+        """Registers a callback of what runs off the loop, see :attr:`blocking`; there are no other threads."""
+        if not self.blocking:
+            raise self.escaped(f"{callback!r} comes from another thread")
+        return self.call_soon(callback, *args, context=context)
 
     def escaped(self, how: str) -> Escaped:
         """Returns the error of a program that has got out of the simulation; the run has failed, whoever catches it."""
@@ -192,8 +228,9 @@ class SimLoop(base_events.BaseEventLoop):
             timer._scheduled = False
             ready.append(timer)
         self._turns += 1
+        self._now += TURN_SECONDS
         if self._turns > TURNS_MAX:
-            raise Stuck(f"{TURNS_MAX} turns of the event loop, and no end")
+            raise Stuck(f"no end after {TURNS_MAX} turns of the event loop")
         batch = [handle for handle in ready if not handle._cancelled]
         ready.clear()
         if len(batch) > 1:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .guards import sim_loop
-from .loop import SimLoop
+from .loop import SimLoop, family
 
 host: ContextVar[str] = ContextVar("host", default="nowhere")
 """On which machine the present task runs."""
@@ -104,6 +104,10 @@ class Network:
             found.run(host.set, name)
         return found.copy()
 
+    def adopt(self, name: str, context: Context) -> None:
+        """Has what comes to a host happen in a process that has begun there."""
+        self._contexts[name] = context
+
     def link(self, source: str, target: str, broken: Callable[[str], None]) -> Link:
         """Opens a connection between two hosts, which breaks when the network wants it to.
 
@@ -114,6 +118,9 @@ class Network:
         """
         link = Link(self, source, target, broken)
         self._links[link] = None
+        own = family.get()
+        if own is not None and own.dead:
+            link.fail("the process is dead")
         return link
 
     def forget(self, link: Link) -> None:
@@ -290,6 +297,7 @@ class _Pipe:
 
     def _arrive(self, deliver: Callable[[], None]) -> None:
         if self._link.alive:
+            self._network.loop.trace("arrive", *self._ends)
             deliver()
 
     def _give_up(self, since: int) -> None:

@@ -12,6 +12,7 @@ import inspect
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple, NoReturn
+from zlib import crc32
 
 import grpc
 
@@ -66,6 +67,16 @@ class Endpoint:
             call.start(handler)
         return call
 
+    async def drain(self, seconds: float = 1.0) -> None:
+        """Lets calls under way end by themselves for some time, and then breaks them off."""
+        for wait in (seconds, None):
+            tasks = [call.task for call in self.calls if call.task is not None]
+            if not tasks:
+                return
+            await asyncio.wait(tasks, timeout=wait)
+            for call in tuple(self.calls):
+                call.cancel()
+
     @property
     def loop(self) -> SimLoop:
         """Where handlers run."""
@@ -98,7 +109,7 @@ class ServerCall:
         self._requests: deque[bytes] = deque()
         self._complete = False
         self._wake: asyncio.Future[None] | None = None
-        self._task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
         self._status: tuple[grpc.StatusCode, str] | None = None
         self._trailing: Metadata = ()
         self._callbacks: list[Callable[[Any], None]] = []
@@ -109,12 +120,13 @@ class ServerCall:
     def start(self, handler: Any) -> None:
         """Runs the handler."""
         self._serializer = handler.response_serializer or bytes
-        self._task = self._loop.create_task(self._run(handler), name=f"rpc {self._method}")
+        self.task = self._loop.create_task(self._run(handler), name=f"rpc {self._method}")
         if self._due is not None:
             self._timer = self._loop.call_at(self._due, self.cancel)
 
     def receive(self, data: bytes, last: bool) -> None:
         """A message of the request has come."""
+        self._loop.trace("request", self._method, crc32(data))
         self._requests.append(data)
         self._complete = self._complete or last
         self._rouse()
@@ -128,8 +140,8 @@ class ServerCall:
         """The caller, or its connection, has gone, or its deadline has passed."""
         if self._status is None:
             self._status = grpc.StatusCode.CANCELLED, "the caller has gone"
-        if self._task is not None and not self._task.done():
-            self._task.cancel()
+        if self.task is not None and not self.task.done():
+            self.task.cancel()
 
     def end(self, code: grpc.StatusCode, details: str) -> None:
         """Ends the call, unless it has ended."""
@@ -210,6 +222,7 @@ class ServerCall:
         data = self._serializer(message)
         if len(data) > RESPONSE_BYTES_MAX:
             await self.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "Sent message larger than max")
+        self._loop.trace("response", self._method, crc32(data))
         self._link.answer(lambda: self._answered(data))
 
     async def read(self) -> Any:

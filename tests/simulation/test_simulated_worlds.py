@@ -1,0 +1,55 @@
+"""Seeds of the whole: real servers and clients under faults, judged by the checkers and by what agents were told.
+
+``make simulate`` runs more of them, and longer ones.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+
+import pytest
+from tests.simulation.world.__main__ import world_of
+from tests.simulation.world.course import Outcome, Size, simulate
+from tests.simulation.world.worlds import WORLDS
+
+EVERYDAY = Size(workers=2, rovers=1, fault_seconds=4.0, tasks=4)
+CHUNKS = 20
+SEEDS = 10
+"""In each chunk."""
+
+
+def outcome_of(seed: int, world: str = "") -> Outcome:
+    return simulate(seed, WORLDS[world or world_of(seed)], EVERYDAY)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_seeds(chunk: int) -> None:
+    failed = []
+    for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
+        outcome = outcome_of(seed)
+        if outcome.problems:
+            failed.append(outcome)
+    gc.collect()
+    assert not failed
+
+
+@pytest.mark.parametrize("world", list(WORLDS))
+def test_a_seed_replays_byte_for_byte(world: str) -> None:
+    for seed in (3, 4):
+        assert outcome_of(seed, world) == outcome_of(seed, world)
+
+
+@pytest.mark.parametrize("world", list(WORLDS))
+def test_a_seed_replays_in_a_process_that_hashes_otherwise(world: str) -> None:
+    code = f"import tests.simulation.test_simulated_worlds as t; print(t.outcome_of(5, {world!r}))"
+    told = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": "77"}, capture_output=True, check=True
+    )
+    assert told.stdout.decode() == f"{outcome_of(5, world)}\n"
+
+
+def test_seeds_differ() -> None:
+    assert len({outcome_of(seed).digest for seed in range(6)}) == 6

@@ -1,0 +1,241 @@
+"""Simulated agents: real clients that work together, think in between, and write down what they are told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from tests.support.worker import BOARD, SPACE, Worker
+
+from noosphere.client import Client, ClientClosed, Message, NoosphereError, ServerError
+
+from .witness import Witness
+
+NOTES = "shared/notes"
+LOCKED = "shared/locked"
+LOCK = "deploy"
+_SLOT = re.compile(r"[0-9a-f]{16}")
+THINK_SECONDS = 0.4
+"""Half of the thoughts take less."""
+
+
+@dataclass
+class Surrounding:
+    """What an agent lives in.
+
+    Attributes:
+        name: the agent's.
+        chance: its own source of chance.
+        witness: takes note of what it is told.
+        connect: connects, given whether calls share a stream.
+    """
+
+    name: str
+    chance: random.Random
+    witness: Witness
+    connect: Callable[[bool], contextlib.AbstractAsyncContextManager[Client]]
+
+    async def think(self) -> None:
+        """Takes as long as a model."""
+        await asyncio.sleep(THINK_SECONDS * self.chance.lognormvariate(0, 1))
+
+
+async def persevere(life: Surrounding, coalesce: bool, work: Callable[[Client], Awaitable[None]]) -> None:
+    """Works as a client; connects anew if its incarnation has ended or the server cannot be reached."""
+    while True:
+        try:
+            async with life.connect(coalesce) as client:
+                await work(client)
+                return
+        except NoosphereError as error:
+            life.witness.steps[f"connecting: {type(error).__name__}"] += 1
+            await life.think()
+
+
+async def attempt(life: Surrounding, what: str, doing: Awaitable[object]) -> bool:
+    """Does something and takes note of how it ends; returns whether it went well.
+
+    Raises:
+        ClientClosed, StaleIncarnation: the client is of no more use.
+    """
+    try:
+        await doing
+    except ServerError as error:
+        life.witness.wrong(f"{life.name}: {what} met a mistake of the server: {error}")
+    except NoosphereError as error:
+        life.witness.steps[f"{what}: {type(error).__name__}"] += 1
+        if isinstance(error, ClientClosed) or error.reason in ("STALE_INCARNATION", "AGENT_ACTIVE"):
+            raise
+        return False
+    life.witness.steps[what] += 1
+    return True
+
+
+async def recorded_worker(life: Surrounding, stop: asyncio.Event) -> None:
+    """Does what the workers of fault campaigns do, with every call recorded."""
+
+    async def work(client: Client) -> None:
+        worker = Worker(client, life.name, chance=life.chance)
+        while not stop.is_set():
+            await attempt(life, "work", worker.step())
+            await life.think()
+
+    await persevere(life, False, work)
+
+
+class Rover:
+    """Does a little of everything else, on one stream."""
+
+    def __init__(self, life: Surrounding) -> None:
+        self._life = life
+        self._number = 0
+        self._session = f"session-of-{life.name}"
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Works until it is told to stop."""
+
+        async def work(client: Client) -> None:
+            while not stop.is_set():
+                await self.step(client)
+                await self._life.think()
+
+        await persevere(self._life, True, work)
+
+    async def step(self, client: Client) -> None:
+        """Does one thing."""
+        self._number += 1
+        steps: Sequence[tuple[int, str, Callable[[Client], Awaitable[object]]]] = (
+            (6, "note", self._note),
+            (3, "note both", self._note_both),
+            (4, "locked", self._locked),
+            (3, "say", self._say),
+            (2, "use a tool", self._use_tool),
+            (2, "learn", self._learn),
+            (2, "cache", self._cache),
+        )
+        [(_, what, doing)] = self._life.chance.choices(steps, [weight for weight, _, _ in steps])
+        await attempt(self._life, what, doing(client))
+
+    @property
+    def _name(self) -> str:
+        return f"{self._life.name}/{self._number}"
+
+    async def _put_in(self, space: str, place: str, names: Sequence[str], doing: Awaitable[int]) -> None:
+        """Puts things somewhere, and writes down what comes of it."""
+        witness = self._life.witness
+        for name in names:
+            witness.wants(space, place, name)
+        try:
+            revision = await doing
+        except NoosphereError as error:
+            if error.outcome == "not_applied":
+                for name in names:
+                    witness.refused(space, place, name)
+            raise
+        for name in names:
+            witness.has(space, place, name, revision)
+
+    async def _note(self, client: Client) -> None:
+        async def append() -> int:
+            return (await client.namespace(NOTES).key(place).log_append(self._name)).version
+
+        place = f"log/{self._life.name}"
+        await self._put_in(NOTES, place, [self._name], append())
+
+    async def _note_both(self, client: Client) -> None:
+        """Two at the same time, which leave in one batch and share a sync."""
+
+        async def append(name: str) -> None:
+            async def one() -> int:
+                return (await client.namespace(NOTES).key("log/all").log_append(name)).version
+
+            await self._put_in(NOTES, "log/all", [name], one())
+
+        results = await asyncio.gather(append(f"{self._name}a"), append(f"{self._name}b"), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _locked(self, client: Client) -> None:
+        async with client.lock(LOCK, lease=3, wait=5) as lock:
+            space = client.fenced(lock.fence).namespace(LOCKED)
+            for _ in range(2):
+                record = await space.put("owner", {"token": lock.fence.token}, blind=True)
+                assert record.version is not None
+                self._life.witness.fenced(LOCKED, record.version, lock.fence.token)
+                await self._life.think()
+
+    async def _say(self, client: Client) -> None:
+        async with client.session(self._session) as session, session.turn():
+            names = [f"{self._name}-{part}" for part in "ab"]
+
+            async def append() -> int:
+                written = await session.append(*(Message("user", name, id=name) for name in names))
+                return _revision_in(written[0].key)
+
+            await self._put_in(f"sessions/{self._session}", "messages", names, append())
+            await self._life.think()
+
+    async def _use_tool(self, client: Client) -> None:
+        async with client.session(self._session) as session:
+            call = await session.start_tool("search", {"q": self._name}, call_id=self._name)
+            await self._life.think()
+
+            async def finish() -> int:
+                done = await call.finish({"found": self._name}, append_message=True)
+                return 1 if done.message is None else _revision_in(done.message.key)
+
+            await self._put_in(f"sessions/{self._session}", "tools", [self._name], finish())
+
+    async def _learn(self, client: Client) -> None:
+        await client.facts.remember(f"The number of {self._life.name} is {self._number}.", timeout=20)
+
+    async def _cache(self, client: Client) -> None:
+        key = f"cached/{self._life.name}"
+        space = client.namespace(NOTES)
+        async with space.cached() as cache:
+            record = await space.put(key, {"n": self._number}, blind=True)
+            await cache.caught_up(timeout=3)
+            shown = cache.get(key)
+            if shown is None or shown.value != {"n": self._number} or shown.version != record.version:
+                self._life.witness.wrong(f"{self._name}: the cache shows {shown!r} after {record!r} was written")
+
+
+def _revision_in(key: str) -> int:
+    """Returns the revision that the store has put into a key."""
+    found = _SLOT.search(key)
+    assert found is not None, f"{key} has no revision in it"
+    return int(found[0], 16)
+
+
+async def watcher(life: Surrounding, space: str, stop: asyncio.Event) -> None:
+    """Watches a namespace from the beginning to the end, and writes down the commits that it is told of."""
+
+    async def work(client: Client) -> None:
+        told = life.witness.watching(space)
+        async with client.namespace(space).watch(snapshot=True, patience=600) as batches:
+            while not stop.is_set():
+                try:
+                    async with asyncio.timeout(5):
+                        batch = await anext(batches)
+                except TimeoutError:
+                    continue
+                match batch.kind:
+                    case "changes":
+                        told.append(batch.revision)
+                    case "snapshot" | "reset":
+                        # Of what has happened in between it was not told one by one.
+                        told = life.witness.watching(space)
+
+    await persevere(life, True, work)
+
+
+async def prepare(client: Client, tasks: int) -> None:
+    """Adds the tasks that workers share."""
+    board = client.namespace(SPACE).board(BOARD)
+    for number in range(tasks):
+        await board.add({"number": number}, f"{number:04}")

@@ -1,0 +1,310 @@
+"""The course of a simulation: agents work while faults last, everything heals, and then the truth is told.
+
+Safety holds all the time: what was acknowledged is there or is said to be lost, and nothing is done twice. Liveness
+holds within :data:`LIVELY_SECONDS` of healing: every agent gets something done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import random
+import tempfile
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, Protocol, cast
+
+import structlog
+from tests.support.worker import SPACE
+
+from noosphere.client import Client, NotFound, RetryPolicy, connect
+from noosphere.client._local import Surroundings, surrounding
+from noosphere.consistency import Refusal
+from noosphere.server.checking import Recorder
+from noosphere.server.storage.embedded import StoreFailed
+from noosphere.v1 import admin_service_pb2 as admin
+from noosphere.v1.admin_service_pb2_grpc import AdminServiceStub
+
+from .agents import LOCKED, NOTES, Rover, Surrounding, attempt, prepare, recorded_worker, watcher
+from .disk import SimDisk, mounted
+from .guards import sealed
+from .loop import SimLoop, family, run
+from .network import Network
+from .process import Process
+from .trace import Trace
+from .witness import Witness
+
+ADDRESS = "servers:7443"
+LIVELY_SECONDS = 30.0
+"""After healing everybody has got something done within so much virtual time."""
+SECONDS_MAX = 2_000.0
+"""Virtual time after which a run is stuck."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much happens.
+
+    Attributes:
+        workers: agents whose calls are recorded.
+        rovers: agents that do everything else.
+        fault_seconds: how long faults last.
+        tasks: how many there are on the board.
+    """
+
+    workers: int = 2
+    rovers: int = 2
+    fault_seconds: float = 8.0
+    tasks: int = 12
+
+
+class World(Protocol):
+    """What agents work with: servers, and what goes wrong with them."""
+
+    @property
+    def disks(self) -> Sequence[SimDisk]:
+        """The disks of all machines."""
+        ...
+
+    def channel(self, chance: Any, recorder: Any) -> Any:
+        """Returns a client's way to the servers, for use on the present host."""
+        ...
+
+    async def begin(self) -> None:
+        """Starts all servers."""
+        ...
+
+    async def trouble(self, seconds: float, agents: Sequence[str]) -> None:
+        """Has things go wrong for some time."""
+        ...
+
+    async def heal(self) -> None:
+        """Ends everything that is wrong, for good."""
+        ...
+
+    async def end(self) -> None:
+        """Stops all servers in good order."""
+        ...
+
+    def survived(self, space: str) -> list[tuple[int, int]]:
+        """Returns what of a namespace has really survived: the epoch that began, and the newest revision by then."""
+        ...
+
+    @property
+    def may_lose(self) -> bool:
+        """Whether acknowledged commits may be lost, if that is told."""
+        ...
+
+    def problems(self) -> Sequence[str]:
+        """Returns what must not have happened to servers."""
+        ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a seed has come to.
+
+    Attributes:
+        seed: the seed.
+        digest: names everything that happened.
+        problems: what must not be.
+        steps: what was done, and how often.
+    """
+
+    seed: int
+    digest: str
+    problems: tuple[str, ...]
+    steps: dict[str, int]
+
+
+Survived = dict[str, list[tuple[int, int]]]
+"""What survived each epoch's beginning, by namespace: the epoch, and the newest revision before it."""
+
+MakeWorld = Callable[[Network, Path], World]
+
+
+def simulate(
+    seed: int,
+    make: MakeWorld,
+    size: Size = Size(),  # immutable
+    *,
+    shows: bool = False,
+) -> Outcome:
+    """Runs one seed.
+
+    Args:
+        seed: decides everything.
+        make: makes the world of servers, given the network and a folder for disks.
+        size: how much happens.
+        shows: also print every event.
+    """
+    loop = SimLoop(seed, Trace(shows))
+    network = Network(loop)
+    witness = Witness()
+    cuts: Survived = {}
+    ended = False
+    with tempfile.TemporaryDirectory(prefix="noosphere-sim-", dir=_memory()) as folder, _undisturbed(loop):
+        world = make(network, Path(folder))
+        with sealed(loop), mounted(*world.disks):
+            try:
+                cuts = run(loop, _course(loop, network, world, witness, size), SECONDS_MAX)
+            except Exception as error:
+                witness.wrong(f"the run ended with {type(error).__name__}: {error}")
+            else:
+                ended = True
+        if ended:
+            really = {space: world.survived(space) for space in cuts}
+            witness.check_fences(really)
+            witness.check_history([SPACE], cuts, really, world.may_lose)
+        for problem in world.problems():
+            witness.wrong(problem)
+    for failure in loop.failures:
+        witness.wrong(f"unhandled: {failure!r}")
+    return Outcome(seed, loop.trace.digest, tuple(witness.problems), dict(sorted(witness.steps.items())))
+
+
+async def _course(loop: SimLoop, network: Network, world: World, witness: Witness, size: Size) -> Survived:
+    """Lets everything happen; returns what survived each epoch's beginning, by namespace."""
+    plan = loop.chance("plan")
+    recorders: dict[str, Recorder | None] = {}
+
+    def made(agent: str) -> Surroundings:
+        chance = loop.chance(f"{agent} {loop.time()}")
+        channel = world.channel(chance, recorders[agent])
+        return Surroundings(channel, loop.time, asyncio.sleep, RetryPolicy(chance=chance.random))
+
+    def life(name: str) -> Surrounding:
+        def recorder() -> Recorder:
+            return Recorder(cast("Any", witness.journal), name, lambda: round(loop.time() * 1e9))
+
+        def connected(coalesce: bool) -> contextlib.AbstractAsyncContextManager[Client]:
+            if coalesce:
+                recorders[name] = None
+            elif recorders.get(name) is None:
+                # Through all its connections: it numbers the calls of the history.
+                recorders[name] = recorder()
+            return connect(ADDRESS, agent=name, takeover=True, coalesce=coalesce)
+
+        return Surrounding(name, loop.chance(name), witness, connected)
+
+    with surrounding(ADDRESS, made):
+        return await _live(loop, network, world, witness, size, life, plan)
+
+
+async def _live(
+    loop: SimLoop,
+    network: Network,
+    world: World,
+    witness: Witness,
+    size: Size,
+    life: Callable[[str], Surrounding],
+    plan: random.Random,
+) -> Survived:
+    await world.begin()
+    observer = life("observer")
+    async with observer.connect(False) as client:
+        await prepare(client, size.tasks)
+    stop = asyncio.Event()
+    names: list[str] = []
+
+    def begin(name: str, doing: Callable[[Surrounding], Any]) -> asyncio.Task[Any]:
+        names.append(name)
+        return Process(network, name).start(doing(life(name)))
+
+    tasks = [begin(f"worker-{n}", lambda one: recorded_worker(one, stop)) for n in range(size.workers)]
+    tasks += [begin(f"rover-{n}", lambda one: Rover(one).run(stop)) for n in range(size.rovers)]
+    tasks.append(begin("watcher", lambda one: watcher(one, SPACE, stop)))
+    await world.trouble(size.fault_seconds * plan.uniform(0.5, 1.5), names)
+    await world.heal()
+    loop.trace("healed")
+    await _lively(life("prober"), witness)
+    stop.set()
+    _, late = await asyncio.wait(tasks, timeout=LIVELY_SECONDS * 2)
+    for task in sorted(late, key=hash):
+        witness.wrong(f"{task.get_name()} has not come to its end {LIVELY_SECONDS * 2:g} s after everything has healed")
+    for task in tasks:
+        if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+            witness.wrong(f"{task.get_name()} ended with {type(error).__name__}: {error}")
+    cuts = await _look(life("judge"), life("observer"), witness)
+    await world.end()
+    return cuts
+
+
+async def _lively(prober: Surrounding, witness: Witness) -> None:
+    """Checks that a newcomer gets everything done soon after healing."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    rover = Rover(prober)
+    async with prober.connect(True) as client:
+        done = 0
+        while done < 3 and loop.time() < began + LIVELY_SECONDS:
+            done += await attempt(prober, "probe", client.namespace(NOTES).key(f"probe/{done}").increment(1))
+            await rover.step(client)
+    if done < 3 or loop.time() > began + 2 * LIVELY_SECONDS:
+        witness.wrong(f"nothing gets done {loop.time() - began:.1f} s after everything has healed")
+
+
+async def _look(judge: Surrounding, observer: Surrounding, witness: Witness) -> Survived:
+    """Reads what there is, and compares it with what agents were told; returns what survived, by namespace."""
+    cuts: Survived = {}
+    async with judge.connect(True) as client:
+        stub: Any = AdminServiceStub(client.channel)
+        epoch = (await client.server_info()).epoch
+        for space in sorted({SPACE, LOCKED, NOTES, *(space for space, _ in witness.places)}):
+            try:
+                request = admin.GetNamespaceRequest(namespace=space)
+                info = (await client.call(stub.GetNamespace, request)).namespace
+            except NotFound:
+                # That nothing of it is there says that all of it is lost.
+                cuts[space] = [(epoch, 0)]
+            else:
+                cuts[space] = [(cut.epoch, cut.cut) for cut in info.cuts]
+        for space, place in sorted(witness.places):
+            witness.check_place(space, place, await _found(client, space, place), cuts)
+    async with observer.connect(False) as client:
+        await client.namespace(SPACE).get_many(["tally", "document", "pair/left", "pair/right"])
+    return cuts
+
+
+async def _found(client: Client, space: str, place: str) -> list[str]:
+    if not space.startswith("sessions/"):
+        record = await client.namespace(space).get(place)
+        return [] if record is None else list(record.value)
+    async with client.session(space.removeprefix("sessions/")) as session:
+        if place == "tools":
+            return [call.call_id async for call in session.tool_calls() if call.status == "done"]
+        return [message.id async for message in session.messages() if message.role == "user"]
+
+
+def _memory() -> str | None:
+    """Returns where files are in memory; None where the system has no such place."""
+    place = Path("/dev/shm")  # made by tempfile, with a name of its own
+    return str(place) if place.is_dir() else None
+
+
+@contextmanager
+def _undisturbed(loop: SimLoop) -> Iterator[None]:
+    """Keeps the collector from running at moments that no seed decides, and logs from being written."""
+
+    def note(_: object, level: str, event: MutableMapping[str, Any]) -> NoReturn:
+        error = event.get("exc_info")
+        own = family.get()
+        mistake = isinstance(error, Exception) and not isinstance(error, (Refusal, StoreFailed))
+        if mistake and (own is None or not own.dead):
+            loop.failures.append(f"logged as {level}: {event['event']}: {error!r}")
+        raise structlog.DropEvent
+
+    kept = structlog.get_config()
+    logging.disable(logging.CRITICAL)
+    structlog.configure(processors=[note])
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        structlog.configure(**kept)
+        logging.disable(logging.NOTSET)
