@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .children import ROOT
+from .plan import FULL
 
 RESULTS = ROOT / "docs" / "benchmarks.json"
 MISSING = "not measured"
@@ -35,7 +36,7 @@ def pages() -> list[Path]:
 
 
 def lookup(found: Mapping[str, Any], path: str) -> float | str | None:
-    """Returns a figure by its path; None where it was not measured.
+    """Returns a figure by its path; None where it was not measured, or by a short run.
 
     ``rows/NAME/…`` is in the row of that name, anything else in what the command of that name has printed; ``list/n/…``
     is the element of a list, ``list/field=text/…`` the first element whose field says so.
@@ -50,7 +51,8 @@ def lookup(found: Mapping[str, Any], path: str) -> float | str | None:
         place = next((row for row in found["rows"] if row["name"] == name), None)
         if place is None:
             raise BadAnchor(f"{path}: there is no row {name!r}")
-        if "why" in place:
+        if "why" in place or found["plan"] != FULL.name:
+            # What a short run has found shows that it works, not how fast it is.
             return None
     elif head in found["documents"]:
         place = found["documents"][head].get("result")

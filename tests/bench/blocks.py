@@ -7,6 +7,7 @@ from typing import Any
 
 from .goals import Judged, judged
 from .grid import grid
+from .lost import lost_updates
 from .report import about, details
 from .results import Results
 from .rows import Unmeasured
@@ -23,6 +24,7 @@ def blocks_of(results: Results) -> Mapping[str, Callable[[], str]]:
         "missed": lambda: _missed(results),
         "unmeasured": lambda: _unmeasured(results),
         "side-by-side": lambda: _of(results, "side-by-side", side_by_side),
+        "lost-updates": lambda: _of(results, "lost-updates", lost_updates),
         "quality": lambda: _quality(results),
         "details": lambda: details(results),
         "recall-ablation": lambda: _of(results, "recall", _ablation),

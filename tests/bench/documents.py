@@ -1,4 +1,4 @@
-"""What other commands measure: ours beside peers, and how well things are found and kept."""
+"""What other commands measure: lost updates beside peers, and how well things are found and kept."""
 
 from __future__ import annotations
 
@@ -48,6 +48,13 @@ DOCUMENTS = (
         "ours and peers side by side",
         "python -m tests.bench.side_by_side",
         ("tests.bench.side_by_side",),
+        ("--quick",),
+    ),
+    Document(
+        "lost-updates",
+        "lost updates, ours and peers'",
+        "noosphere bench lost-updates",
+        (*_NOOSPHERE, "lost-updates"),
         ("--quick",),
     ),
     Document(

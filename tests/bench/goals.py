@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from . import engine_rows, floor_rows
 from .results import Results
 from .rows import Row
+
+_BESIDE = {
+    **{name: " / bare gRPC" for name in (*floor_rows.KINDS, *floor_rows.GUARDED, *floor_rows.ON_REDIS)},
+    **{name: ", in process, many / few records" for name in engine_rows.KINDS},
+}
+"""What a row is compared with, where its table says so and the row does not."""
 
 
 class Judged(NamedTuple):

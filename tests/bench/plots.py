@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .goals import Judged, judged
+from .lost import lost_of
 from .results import Results
 from .rows import Row
 from .side_tables import OPERATIONS, rates_of
@@ -67,6 +68,7 @@ def _pictures(results: Results) -> dict[str, tuple[Any, Callable[[Any], Figure]]
         "goals": (judged(results), _goals),
         "floor": (_floor_figures(results), _floor),
         "side-by-side": (rates_of(results), _side_by_side),
+        "lost-updates": (lost_of(results), _lost),
     }
 
 
@@ -151,6 +153,21 @@ def _side_by_side(found: Sequence[tuple[str, Sequence[tuple[str, float]]]]) -> F
         for number, (_, rate) in enumerate(rates):
             one.text(rate, number, f" {rate:,.0f}", va="center", fontsize=7)
         one.margins(x=0.25)
+    return figure
+
+
+def _lost(found: Sequence[tuple[str, float, float]]) -> Figure:
+    figure, axes = _figure(9, 1.2 + 0.26 * len(found), 2)
+    for place, title in enumerate(("lost updates", "stale decisions")):
+        one = axes[place]
+        figures = [line[1:][place] for line in found]
+        one.barh(range(len(found)), figures, color=[_colour(line[0]) for line in found])
+        one.set_yticks(range(len(found)), [line[0] for line in found], fontsize=7)
+        one.invert_yaxis()
+        one.set_title(title, fontsize=9)
+        for number, figure_found in enumerate(figures):
+            one.text(figure_found, number, f" {figure_found:,.0f}", va="center", fontsize=7)
+        one.margins(x=0.15)
     return figure
 
 

@@ -70,16 +70,26 @@ FULL, QUICK = Plan(), Plan(rounds=2, sample_seconds=0.1)
 VARIANTS = (*(one for one in OURS if one.name in _OURS), *(one for one in PEERS if one.use == "best"))
 """Uses that lose nothing cost more than uses that do: they are compared with each other."""
 
-Timed = Callable[[str, int], Awaitable[list[dict[str, Any]]]]
-"""Has all agents do one thing so many times; returns when each began and ended, and how long each call took."""
 
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Sample:
-    """One contestant doing one thing for a while: calls a second, and the length of every call in nanoseconds."""
+    """One contestant doing one thing for a while.
 
+    Attributes:
+        calls: of all agents.
+        rate: calls a second.
+        p50_ms: of their lengths.
+        p99_ms: likewise.
+    """
+
+    calls: int
     rate: float
-    lengths_ns: list[int]
+    p50_ms: float
+    p99_ms: float
+
+
+Timed = Callable[[str, int], Awaitable[Sample]]
+"""Has all agents do one thing so many times."""
 
 
 @dataclass(slots=True)
@@ -112,7 +122,7 @@ class Contestant:
             if self.given_up:
                 raise PeerError(self.given_up)
             async with asyncio.timeout(_SAMPLE_SECONDS_MAX):
-                found = await self.timed(kind, calls)
+                return await self.timed(kind, calls)
         except TimeoutError:
             self.given_up = f"more than {_SAMPLE_SECONDS_MAX:.0f} s for {calls} calls ({kind}) of each agent"
             self.whys[kind] = self.given_up
@@ -120,10 +130,6 @@ class Contestant:
             self.whys[kind] = first_line(error).removeprefix("time: ")
         except _FAILURES as error:
             self.whys[kind] = first_line(error).removeprefix("time: ")
-        else:
-            seconds = max(one["ended"] for one in found) - min(one["began"] for one in found)
-            lengths = [length for one in found for length in one["ns"]]
-            return Sample(len(lengths) / max(seconds, 1e-9), lengths)
         self.samples.pop(kind, None)
         return None
 
@@ -201,8 +207,13 @@ async def _opened(
     group = await stack.enter_async_context(Group(variant, place, agents, own, install=install))
     await group.begin("timed")
 
-    async def timed(kind: str, calls: int) -> list[dict[str, Any]]:
-        return await group.time(kind, calls, VALUE_BYTES)
+    async def timed(kind: str, calls: int) -> Sample:
+        found = await group.time(kind, calls, VALUE_BYTES)
+        lengths_ns = [length for one in found for length in one["ns"]]
+        # The clock is the machine's, so it is the same in all processes.
+        seconds = max(one["ended"] for one in found) - min(one["began"] for one in found)
+        p50_ms, p99_ms = (percentile(lengths_ns, share) / 1e6 for share in (0.5, 0.99))
+        return Sample(len(lengths_ns), len(lengths_ns) / max(seconds, 1e-9), p50_ms, p99_ms)
 
     return Contestant(variant.name, _about(variant), timed)
 
@@ -217,12 +228,9 @@ async def _floor(stack: contextlib.AsyncExitStack, plan: Plan, folder: Path) -> 
     floor = await stack.enter_async_context(await start_floor(file, work))
     await load.ask("attach", target=FLOOR, address=floor.address, callers=plan.clients, canned=replies)
 
-    async def timed(kind: str, calls: int) -> list[dict[str, Any]]:
-        began = time.monotonic()
+    async def timed(kind: str, calls: int) -> Sample:
         taken = await load.ask("run", target=FLOOR, work=kind, calls=calls, callers=plan.clients)
-        # Its generator tells the time of all calls, and two percentiles of their lengths.
-        lengths = [int(taken["p50_ms"] * 1e6)] * (taken["calls"] - 1) + [int(taken["p99_ms"] * 1e6)]
-        return [{"began": began, "ended": began + taken["seconds"], "ns": lengths}]
+        return Sample(taken["calls"], taken["calls"] / taken["seconds"], taken["p50_ms"], taken["p99_ms"])
 
     return Contestant(FLOOR, _FLOOR_ABOUT, timed, _FLOOR_KINDS)
 
@@ -261,13 +269,12 @@ def _figures(one: Contestant, kind: str, reference: Sequence[Sample]) -> dict[st
     samples = one.samples.get(kind)
     if not samples:
         return {"why": one.whys.get(kind, "not measured")}
-    lengths = [length for sample in samples for length in sample.lengths_ns]
     rates = [sample.rate for sample in samples]
     found: dict[str, Any] = {
         "rate": _as_json(spread(rates)),
-        "p50_ms": percentile(lengths, 0.5) / 1e6,
-        "p99_ms": percentile(lengths, 0.99) / 1e6,
-        "calls": len(lengths),
+        "p50_ms": spread([sample.p50_ms for sample in samples]).median,
+        "p99_ms": spread([sample.p99_ms for sample in samples]).median,
+        "calls": sum(sample.calls for sample in samples),
     }
     if len(reference) == len(rates):
         found["ratio"] = _as_json(ratios(rates, [sample.rate for sample in reference]))

@@ -65,7 +65,7 @@ def test_the_same_results_give_the_same_pictures(results: Results, tmp_path: Pat
 
 
 def _made_up() -> Results:
-    found = Results({}, "quick")
+    found = Results({}, "full")
     row = Row("get", "Get", Spread(0.724, 0.7, 0.75, 5), Goal(0.8, at_least=True), {"rate": 1_234.6})
     found.rows = {"get": row, "put": Unmeasured("put", "Put", "there is no disk")}
     found.documents = {"kept": {"result": {"methods": [{"name": "a", "percent": 61}]}}, "lost": {"why": "no time"}}
@@ -88,6 +88,12 @@ def test_a_figure_that_has_drifted_is_put_right(anchor: str, shown: str) -> None
     found = _made_up().as_json(samples=False)
     text = f"| before <!--={anchor}-->9.99<!--/--> after |"
     assert refreshed(text, found, {}) == f"| before <!--={anchor}-->{shown}<!--/--> after |"
+
+
+def test_a_short_run_states_no_speed_in_the_documentation() -> None:
+    found = {**_made_up().as_json(samples=False), "plan": "quick"}
+    assert lookup(found, "rows/get/value/median") is None
+    assert lookup(found, "kept/methods/0/percent") == 61
 
 
 @pytest.mark.parametrize(

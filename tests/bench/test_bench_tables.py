@@ -1,0 +1,88 @@
+"""The tables about peers: what was measured stands in them, and what was not says why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.bench.lost import lost_of, lost_updates
+from tests.bench.results import Results
+from tests.bench.side_tables import rates_of, side_by_side
+
+
+def _variant(name: str, *, ours: bool = False, unavailable: str = "") -> dict[str, Any]:
+    more = {"ours": ours, "unavailable": unavailable, "durability": "fsync", "how": "as told", "use": "best"}
+    return {"name": name, "product": name.title(), "version": "1.2", **more}
+
+
+def _run(variant: str, scenario: str, **figures: Any) -> dict[str, Any]:
+    counts = dict.fromkeys(("lost", "stale", "duplicates", "silent", "signalled", "p50_ms", "p99_ms"), 0)
+    rates = {"model_calls_per_commit": 1.25, "commits_per_s": 400.0, "commits": 60, "not_run": ""}
+    return {"variant": variant, "scenario": scenario, **counts, **rates, **figures}
+
+
+LOST = {
+    "agents": 16,
+    "think_ms": 20.0,
+    "seed": 1,
+    "variants": [_variant("ours", ours=True), _variant("peer"), _variant("gone", unavailable="no network | here")],
+    "runs": [
+        _run("ours", "plan"),
+        _run("ours", "notes", commits=100),
+        _run("ours", "failover", signalled=5),
+        _run("peer", "plan", lost=12),
+        _run("peer", "notes", lost=3, commits=40),
+        _run("peer", "decide", stale=7),
+        _run("peer", "late", commits=0, not_run="it has crashed; it says: a long log"),
+    ],
+    "gates": [
+        {"variant": "ours", "scenario": "plan", "what": "lost", "value": 0.0, "limit": 0.0, "ok": True},
+        {"variant": "ours", "scenario": "plan", "what": "model calls", "value": 2.5, "limit": 1.3, "ok": False},
+    ],
+}
+
+
+def test_what_was_lost_is_told() -> None:
+    told = lost_updates(LOST)
+    ours, peer, gone = (line for line in told.splitlines() if line.startswith(("| **Ours", "| Peer", "| Gone")))
+    assert "| 0 of 160 |" in ours
+    assert "| 0, 5 of 60 | 1.25 | 400 |" in ours
+    assert "| 15 of 100 | 7 of 60 |" in peer
+    assert "not measured: no network / here" in gone
+    assert "**1 of 2 gates of Noosphere are reached.** Missed: ours, plan: model calls 2.5, at most 1.3." in told
+    assert "a long log" not in told
+
+
+def test_the_picture_of_what_was_lost_shows_who_was_measured() -> None:
+    results = Results({}, "quick", documents={"lost-updates": {"result": LOST}})
+    assert lost_of(results) == [("ours", 0.0, 0.0), ("peer", 15.0, 7.0)]
+    assert lost_of(Results({}, "quick", documents={"lost-updates": {"why": "no time"}})) == []
+
+
+def _rate(median: float) -> dict[str, Any]:
+    spread = {"median": median, "low": median - 1, "high": median + 1, "count": 3}
+    return {"rate": spread, "ratio": {**spread, "median": median / 100}, "p50_ms": 1.5, "p99_ms": 9.75}
+
+
+SIDE = {
+    "contestants": [
+        {"name": "ours", "label": "Ours", "ours": True, "durability": "fsync"},
+        {"name": "peer", "label": "Peer", "ours": False, "durability": "memory"},
+        {"name": "gone", "label": "Gone", "ours": False, "durability": "fsync", "why": "no network"},
+    ],
+    "operations": {
+        "get": {"ours": _rate(100.0), "peer": _rate(250.0)},
+        "watch": {"ours": _rate(20.0), "peer": {"why": "tells nobody of changes"}},
+    },
+}
+
+
+def test_rates_stand_beside_each_other() -> None:
+    ours, peer, gone = side_by_side(SIDE).splitlines()[2:]
+    assert ours == "| **Ours** | fsync | 100 (99 to 101, 1 of ours); 1.5 / 9.8 ms | 1.5 / 9.8 ms |"
+    assert peer == "| Peer | memory | 250 (249 to 251, 2.5 of ours); 1.5 / 9.8 ms | tells nobody of changes |"
+    assert gone == "| Gone | not measured: no network |  |  |"
+
+
+def test_the_picture_of_rates_leaves_latencies_out() -> None:
+    results = Results({}, "quick", documents={"side-by-side": {"result": SIDE}})
+    assert rates_of(results) == [("get", [("ours", 100.0), ("peer", 250.0)])]
