@@ -18,6 +18,7 @@ from noosphere.server.cli import (
     grant_shapes,
     guarding_shapes,
     limit_shapes,
+    lost_updates_shapes,
     session_shapes,
     shapes,
     token_shapes,
@@ -83,6 +84,7 @@ def shape_types() -> list[type]:
             limit_shapes,
             guarding_shapes,
             token_shapes,
+            lost_updates_shapes,
         )
         for kind in vars(module).values()
         if is_typeddict(kind) and kind.__module__ == module.__name__

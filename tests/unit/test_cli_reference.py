@@ -60,6 +60,7 @@ def test_the_promised_commands_exist() -> None:
         *("session list", "session show", "session messages", "session tools", "session checkpoints"),
         *("session transitions", "session health", "session restore", "session fork", "session close"),
         *("session purge", "session export", "context explain", "bench compaction", "bench recall", "bench updates"),
+        "bench lost-updates",
         *("facts search", "facts list", "facts show", "facts history", "facts candidates", "facts why"),
         *("facts forget", "facts review", "facts extract", "facts job", "facts policy", "facts upkeep"),
         *("facts export", "facts import", "facts reindex"),

@@ -106,12 +106,12 @@ class Adapter:
         if not await settled(self.save(key, value, None)):
             raise Refused(key)
 
-    async def change(self, key: str, function: Callable[[Any], Awaitable[Any]]) -> None:
+    async def change(self, key: str, function: Callable[[Any], Awaitable[Any]]) -> Any:
         """Reads, lets a function make a new value of it, and writes that; again if the product says so."""
         for _ in range(ATTEMPTS_MAX):
             value, version = await settled(self.load(key))
             if await settled(self.save(key, await function(value), version)):
-                return
+                return None
         raise Refused(key)
 
     async def edit(self, key: str, think: Think) -> None:

@@ -175,16 +175,20 @@ class Group:
         await asks.pop(0)
         await _all(asks)
 
-    async def begin(self, space: str) -> None:
-        """Has everybody go to fresh keys."""
+    async def begin(self, space: str, *, prepare: bool = True) -> None:
+        """Has everybody go to the keys of a run, which are fresh ones and to be prepared, or not."""
         first, *others = self.processes
-        await first.ask("begin", space=space, prepare=True)
+        await first.ask("begin", space=space, prepare=prepare)
         for process in others:
             await process.ask("begin", space=space, prepare=False)
 
     async def call(self, method: str, *args: Any) -> Any:
         """Has one agent do one thing; see ``Adapter``."""
         return await self.processes[0].ask("call", method=method, args=list(args))
+
+    async def put(self, key: str, value: Any) -> None:
+        """Has one agent write a key."""
+        await self.processes[0].ask("put", key=key, value=value)
 
     async def play(
         self, scenario: str, seed: int, think_ms: float, options: Log, on_log: Callable[[Log], None]

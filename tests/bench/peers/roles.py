@@ -23,6 +23,10 @@ _IDLE_S = 0.02
 _AFTER_FAILURE_S = 0.1
 
 
+class TimeUp(Exception):
+    """A scenario takes too long; whoever wants to think is told to stop."""
+
+
 class Role:
     """One agent in one run.
 
@@ -84,31 +88,34 @@ class Role:
         # Agents that all look at the same task first would only measure that.
         first = sum(map(ord, self._agent)) % len(tasks)
         left = tasks[first:] + tasks[:first]
-        limit = time.monotonic() + self._options["limit_s"]
-        while left and time.monotonic() < limit:
-            if await self._take(left) is None:
+        while left and time.monotonic() < self._options["until"]:
+            task, accepted = await self._take(left)
+            if accepted:
+                left.remove(task)
+            elif not task:
                 left = [task for task in left if not await self._adapter.finished(BOARD, task)]
                 await asyncio.sleep(_IDLE_S)
 
-    async def _take(self, left: list[str]) -> bool | None:
+    async def _take(self, left: list[str]) -> tuple[str, bool]:
+        """Returns which task was taken, empty if there was none, and whether the product takes it for done."""
         began: dict[str, Any] = {"asked": time.monotonic()}
 
         async def perform(task: str) -> None:
             began.update(task=task, at=time.monotonic())
             self._say({"begun": task, **began})
-            await self._think()
+            await self._think(self._options["times"])
 
-        accepted, error = None, ""
+        accepted, error = False, ""
         try:
-            accepted = await self._adapter.take(BOARD, left, self._options["lease_s"], perform)
+            accepted = bool(await self._adapter.take(BOARD, left, self._options["lease_s"], perform))
         except Exception as failure:
-            accepted, error = False, repr(failure)[:300]
+            error = repr(failure)[:300]
             await asyncio.sleep(_IDLE_S)
         if "task" in began:
             self._say(
                 {"ended": began["task"], **began, "until": time.monotonic(), "accepted": accepted, "error": error}
             )
-        return accepted
+        return began.get("task", ""), accepted
 
     async def _decides(self) -> None:
         if self._agent == self._options["changer"]:
@@ -128,18 +135,28 @@ class Role:
             return {"revision": revision}
 
         began = time.monotonic()
-        await self._adapter.change(guard, next_one)
+        try:
+            await self._adapter.change(guard, next_one)
+        except Exception as error:
+            failed = {"began": began, "at": time.monotonic(), "calls": 0, "error": repr(error)[:300]}
+            self._say({"failed": f"{guard}-{revision}", **failed})
+            return
         self._say({"changed": guard, "revision": revision, "began": began, "at": time.monotonic()})
 
     async def _late(self) -> None:
         """A slow call of a tool, or what overtakes it: the goal is changed, and the tool called for the new one."""
-        calls = self._options["calls"][self._agent]
-        for call in calls["slow"]:
-            await self._decision(f"{call}-slow", f"result/{call}", self._adapter.late, times=self._options["slow"])
-        for call in calls["quick"]:
-            await self._think()
-            await self._change(f"{GUARD}/{call}", 2)
-            await self._decision(f"{call}-quick", f"result/{call}", self._adapter.decide, again=True)
+        part = self._options["parts"][self._agent]
+        for round_ in range(self._options["each"]):
+            # Rounds begin together, so that the slow call is under way when the goal changes.
+            begins = self._options["start"] + round_ * self._options["slot_s"]
+            await asyncio.sleep(max(begins - time.monotonic(), 0.0))
+            call = f"{part['pair']}-{round_}"
+            if part["slow"]:
+                await self._decision(f"{call}-slow", f"result/{call}", self._adapter.late, times=self._options["slow"])
+            else:
+                await self._think()
+                await self._change(f"{GUARD}/{call}", 2)
+                await self._decision(f"{call}-quick", f"result/{call}", self._adapter.decide, again=True)
 
     async def _decision(self, item: str, target: str, decide: Any, times: float = 1.0, **how: Any) -> None:
         guard = GUARD if target.startswith("next/") else f"{GUARD}/{target.partition('/')[2]}"
@@ -159,6 +176,8 @@ class Role:
         await self._committed(item, commit, {"guard": guard, "target": target}, seen)
 
     async def _think(self, times: float = 1.0) -> None:
+        if time.monotonic() > self._options["until"]:
+            raise TimeUp("the scenario's time is up")
         self._calls += 1
         await asyncio.sleep(self._thoughts.next_s() * times)
 
@@ -169,7 +188,8 @@ class Role:
         try:
             accepted = await commit() is not False
         except Exception as error:
-            self._say({"failed": item, "at": time.monotonic(), "error": repr(error)[:300]})
+            said = {"began": began, "at": time.monotonic(), "calls": self._calls - before, "error": repr(error)[:300]}
+            self._say({"failed": item, **said})
             return False
         finally:
             self._tell()

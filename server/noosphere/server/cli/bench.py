@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .bench_lost_updates import lost_updates
 from .bench_recall import recall
 from .bench_updates import updates
 from .common import JsonOption, common
@@ -17,9 +18,10 @@ from .shapes import CompactionMethodShape, CompactionShape
 if TYPE_CHECKING:
     from noosphere.server.evaluation import CompactionScore, MethodScore
 
-app = typer.Typer(help="Measure on data of one's own.")
+app = typer.Typer(help="Measure, on data of one's own or beside other products.")
 app.command()(recall)
 app.command()(updates)
+app.command(name="lost-updates")(lost_updates)
 
 
 @app.command()

@@ -1,60 +1,59 @@
-"""Ours by default: ``update`` and ``decide``, strict, which ask the model again if somebody else was faster."""
+"""Ours by default: ``update``, strict, and boards. Who is told of a loss writes it again."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Sequence
 
-from noosphere.client import Client, Put, ReservePolicy, StaleRead, TransactionFailed, connect
+from noosphere.client import AckedWritesLost, ClaimLost, NamespacePolicy
 
-from ..adapter import ATTEMPTS_MAX, Adapter, Think
+from ..adapter import Perform
+from .noosphere_keys import Keys
 
 
-class Update(Adapter):
-    mode = "loop"
-    reserve: ReservePolicy = "never"
+class Update(Keys):
+    async def prepare(self) -> None:
+        # A list in one record is larger than the 1 KiB that a record may have by default.
+        await self.client.ensure_namespace(self.keys.name, NamespacePolicy(item_bytes_max=64 * 1024))
 
-    async def open(self) -> None:
-        self.connection = connect(self.place.address, agent=f"bench/{self.agent}", in_order=True)
-        self.client: Client = await self.connection.__aenter__()
+    async def add(self, key: str, item: str) -> int:
+        async def added(items: list[str] | None) -> list[str]:
+            return [*(items or []), item]
 
-    async def close(self) -> None:
-        await self.connection.__aexit__(None, None, None)
+        return await self.change(key, added)
 
-    def begin(self, space: str) -> None:
-        self.keys = self.client.shared(space)
-
-    async def get(self, key: str) -> Any:
-        return getattr(await self.keys.get(key), "value", None)
-
-    async def put(self, key: str, value: Any) -> None:
-        await self.keys.put(key, value, blind=True)
-
-    async def change(self, key: str, function: Callable[[Any], Awaitable[Any]]) -> None:
-        async def changed(value: Any, _: Any) -> Any:
-            return await function(value)
-
-        await self.keys.key(key).update(changed, attempts=ATTEMPTS_MAX, reserve=self.reserve)
-
-    async def decide(self, guard: str, target: str, think: Think, *, again: bool) -> bool:
-        async def decided(view: Any) -> Any:
-            found, _ = await view.get_many([guard, target])
-            return [Put(target, await think(found.value))]
-
+    async def note(self, key: str, item: str) -> None:
         try:
-            await self.keys.decide(decided, guard=guard, attempts=ATTEMPTS_MAX if again else 1)
-        except (StaleRead, TransactionFailed):
+            self.wrote[await self.add(key, item)] = item
+        except AckedWritesLost as lost:
+            await self.recover(lost)
+            await self.note(key, item)
+
+    async def recover(self, lost: AckedWritesLost) -> None:
+        self.told += [self.wrote[write.revision] for write in lost.own_writes if write.revision in self.wrote]
+        for outcome in await self.client.resubmit(lost):
+            if outcome.error is not None:
+                await self.note(outcome.write.key, self.wrote[outcome.write.revision])
+
+    async def settle(self) -> None:
+        try:
+            await self.client.observe(self.client.causal_token())
+        except AckedWritesLost as lost:
+            await self.recover(lost)
+
+    async def post(self, board: str, tasks: Sequence[str]) -> None:
+        for task in tasks:
+            await self.keys.board(f"{board}/").add({"task": task}, key=task)
+
+    async def take(self, board: str, tasks: Sequence[str], lease_s: float, perform: Perform) -> bool | None:
+        try:
+            async with self.keys.board(f"{board}/").claim(lease=lease_s) as claim:
+                if claim is None:
+                    return None
+                await perform(claim.value["task"])
+                await claim.complete()
+        except ClaimLost:
             return False
         return True
 
-    async def batch(self, values: Mapping[str, Any]) -> None:
-        # Concurrent calls share a stream: that is the client's own way to do many things.
-        await asyncio.gather(*(self.put(key, value) for key, value in values.items()))
-
-    async def watch(self, key: str) -> AsyncIterator[Any]:
-        async with self.keys.watch(key.rpartition("/")[0] + "/", snapshot=True) as batches:
-            yield None
-            async for batch in batches:
-                for record in (event.record for event in batch.events if event.key == key):
-                    yield getattr(record, "value", None)
+    async def finished(self, board: str, task: str) -> bool:
+        return bool(getattr((await self.keys.key(f"{board}/{task}").read()).claim, "done", False))
