@@ -57,8 +57,8 @@ def _how(found: Mapping[str, Any]) -> str:
         f"{found['agents']} agents, thoughts of {found['think_ms']:g} ms in the median, seed {found['seed']}. "
         "Lost: edits of a shared plan and notes on a scratchpad that are not there at the end. Stale: decisions and "
         "late tool results that were acknowledged although what they rest on had been changed before. Model calls, "
-        "commits and times are of the plan. After failover: a Redis primary dies and its replica, which has not had the last "
-        "writes, takes over; whoever has a file or a server of its own is killed and started again."
+        "commits and times are of the plan. After failover: a Redis primary dies and its replica, which has not had "
+        "the last writes, takes over; whoever has a file or a server of its own is killed and started again."
     )
 
 
