@@ -50,7 +50,7 @@ $(VENV)/.weaviate-$(WEAVIATE_VERSION): | setup
 	GOBIN=$(abspath $(BIN)) CGO_ENABLED=0 go install github.com/weaviate/weaviate/cmd/weaviate-server@$(WEAVIATE_VERSION)
 	touch $@
 
-up: setup ## Start a real Redis with a replica and etcd on this machine (FLEET=folder)
+up: setup ## Start a real Redis with a replica, etcd and (if it is there) Weaviate on this machine (FLEET=folder)
 	@$(BIN)/python -m noosphere.server.fleet up --folder $(FLEET)
 
 cluster: setup ## The same and three servers on them, ready to use

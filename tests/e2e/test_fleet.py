@@ -9,11 +9,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.support.etcd import needs_etcd
 from tests.support.redis import needs_redis
+from tests.support.weaviate import PROGRAM as WEAVIATE
+from tests.support.weaviate import needs_weaviate
 
 from noosphere.server.fleet import (
+    Fleet,
     FleetError,
     ask,
     bring_down,
@@ -42,6 +46,21 @@ def fleet(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return done
 
 
+# Where Weaviate's program is, it is started too; elsewhere one line says how it is had.
+MORE_STARTED = ["weaviate-server"] if WEAVIATE is None else ["started"]
+MORE_RUNS = ["is"] if WEAVIATE is None else ["runs"]
+
+
+def weaviate_of(fleet: Fleet) -> dict[str, str]:
+    if fleet.weaviate is None:
+        return {}
+    return {
+        "NOOSPHERE_WEAVIATE_URL": f"http://{fleet.weaviate.address}",
+        "NOOSPHERE_WEAVIATE_GRPC": fleet.weaviate.grpc,
+        "NOOSPHERE_WEAVIATE_API_KEY": fleet.weaviate.key,
+    }
+
+
 def test_up_twice_and_down_twice(folder: Path) -> None:
     first = fleet("up", folder)
     exported = dict(word.split("=", 1) for word in shlex.split(first.stdout) if "=" in word)
@@ -49,11 +68,12 @@ def test_up_twice_and_down_twice(folder: Path) -> None:
     assert exported == {
         "NOOSPHERE_REDIS_URLS": ",".join(f"redis://{member.address}" for member in found.redis),
         "NOOSPHERE_ETCD_ENDPOINTS": found.etcd_endpoints,
+        **weaviate_of(found),
     }
-    assert [line.split(" ")[0] for line in first.stderr.splitlines()] == ["started"] * 3
+    assert [line.split(" ")[0] for line in first.stderr.splitlines()] == ["started"] * 3 + MORE_STARTED
     second = fleet("up", folder)
     assert second.stdout == first.stdout
-    assert [line.split(" ")[1] for line in second.stderr.splitlines()] == ["runs"] * 3
+    assert [line.split(" ")[1] for line in second.stderr.splitlines()] == ["runs"] * 3 + MORE_RUNS
     assert read_fleet(folder / "fleet.json") == found, "nothing was started again"
     primary, replica = (member.address for member in found.redis)
     assert ask(primary, "CONFIG", "GET", "maxmemory-policy")[1] == b"noeviction"
@@ -97,7 +117,8 @@ def test_what_died_alone_comes_back_alone(folder: Path) -> None:
     kill(before.etcd.process)
     told: list[str] = []
     after = bring_up(folder, told.append)
-    assert [line.split(" ")[0] for line in told] == ["redis-1", "started", "started"]
+    assert [line.split(" ")[0] for line in told] == ["redis-1", "started", "started", "weaviate"][: len(told)]
+    assert after.weaviate == before.weaviate
     assert after.redis[0] == before.redis[0]
     assert (after.redis_urls, after.etcd_endpoints) == (before.redis_urls, before.etcd_endpoints)
 
@@ -147,3 +168,18 @@ def test_an_engine_that_hangs_is_named(folder: Path) -> None:
             bring_up(folder, print)
     finally:
         send(found.etcd.process, signal.SIGCONT)
+
+
+@needs_weaviate
+def test_weaviate_comes_back_with_what_it_has_and_asks_for_its_key(folder: Path) -> None:
+    before = bring_up(folder, print).weaviate
+    assert before is not None
+    url = f"http://{before.address}/v1/schema"
+    for headers, status in (({}, 401), ({"Authorization": f"Bearer {before.key}"}, 200)):
+        assert httpx.post(url, json={"class": "Kept"}, headers=headers, trust_env=False).status_code == status
+    bring_down(folder, print)
+    after = bring_up(folder, print).weaviate
+    assert after is not None
+    assert (after.address, after.grpc, after.key) == (before.address, before.grpc, before.key)
+    found = httpx.get(url, headers={"Authorization": f"Bearer {after.key}"}, trust_env=False).json()
+    assert [one["class"] for one in found["classes"]] == ["Kept"]

@@ -1,4 +1,4 @@
-"""A fleet on one machine: Redis with a replica, etcd, and servers on them, each a process that outlives its starter.
+"""A fleet on one machine: Redis with a replica, etcd, Weaviate, and servers on them, which all outlive their starter.
 
 ``python -m noosphere.server.fleet up | cluster | roll | down`` is what ``make`` calls. A folder holds everything: what
 the processes write, and ``fleet.json`` with where they are.

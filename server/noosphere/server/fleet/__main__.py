@@ -17,7 +17,7 @@ EXIT_INTERRUPTED = 130
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="fleet", description="Real Redis, etcd and servers on this machine.")
+    parser = argparse.ArgumentParser(prog="fleet", description="Real engines, and servers on them, on this machine.")
     parser.add_argument("command", choices=("up", "cluster", "roll", "down"))
     parser.add_argument("--folder", type=Path, default=Path(".run"), help="where everything is kept (.run)")
     parser.add_argument("--servers", type=int, default=SERVER_COUNT, help="how many, with `cluster` (3)")
@@ -43,8 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         _tell(f"fleet: interrupted; `{options.command}` may be given again, or `down`")
         return EXIT_INTERRUPTED
-    print(f"export NOOSPHERE_REDIS_URLS={fleet.redis_urls}")
-    print(f"export NOOSPHERE_ETCD_ENDPOINTS={fleet.etcd_endpoints}")
+    for name, value in fleet.environment.items():
+        print(f"export {name}={value}")
     return 0
 
 

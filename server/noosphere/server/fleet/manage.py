@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import sys
 import time
@@ -14,10 +15,12 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from .engines import (
+    SOURCES,
     START_SECONDS_MAX,
     STOP_SECONDS_MAX,
     RedisError,
     ask,
+    find_program,
     info,
     is_healthy,
     program,
@@ -38,6 +41,8 @@ from .processes import (
     usable,
 )
 from .state import FILE, Fleet, Member, changing, locked, read_fleet
+from .weaviate import PROGRAM as WEAVIATE
+from .weaviate import WeaviateSeat, start_weaviate, weaviate_is_ready
 
 REDIS_COUNT = 2
 SERVER_COUNT = 3
@@ -49,7 +54,7 @@ Tell = Callable[[str], None]
 
 
 def bring_up(folder: Path, tell: Tell) -> Fleet:
-    """Starts what is not running of the engines: a Redis with a replica, and etcd.
+    """Starts what is not running of the engines: a Redis with a replica, etcd, and Weaviate where its program is.
 
     Args:
         folder: where everything is kept; made if it is not there.
@@ -68,6 +73,7 @@ def bring_up(folder: Path, tell: Tell) -> Fleet:
             _arrange(fleet, folder)
         _start_redis(fleet, folder, tell)
         _start_etcd(fleet, folder, tell)
+        _start_weaviate(fleet, folder, tell)
         return read_fleet(folder / FILE)
 
 
@@ -151,12 +157,15 @@ def _arrange(fleet: Fleet, folder: Path) -> None:
     if fleet.etcd is None:
         home = str((folder / "etcd").absolute())
         fleet.etcd = Member("etcd", free_address(), home, peer=free_address())
+    if fleet.weaviate is None and find_program(WEAVIATE) is not None:
+        home = str((folder / "weaviate").absolute())
+        fleet.weaviate = Member("weaviate", free_address(), home, grpc=free_address(), key=secrets.token_hex(16))
     served = any(member.alive for member in fleet.servers)
-    for member in (*fleet.redis, fleet.etcd):
+    for member in (*fleet.redis, fleet.etcd, *filter(None, (fleet.weaviate,))):
         if member.alive:
             continue
         member.process = None
-        for name in ("address", "peer"):
+        for name in ("address", "peer", "grpc"):
             if getattr(member, name) and not usable(getattr(member, name)):
                 if served:
                     taken = getattr(member, name)
@@ -221,6 +230,27 @@ def _start_etcd(fleet: Fleet, folder: Path, tell: Tell) -> None:
     tell(f"started etcd at {member.address} (pid {member.pid})")
 
 
+def _start_weaviate(fleet: Fleet, folder: Path, tell: Tell) -> None:
+    member = fleet.weaviate
+    if member is None:
+        tell(f"{WEAVIATE} is not installed, so servers have no fact store here: candidates wait ({SOURCES[WEAVIATE]})")
+        return
+    seat = WeaviateSeat(member.address, member.grpc, Path(member.folder))
+    if member.alive and weaviate_is_ready(seat):
+        tell(f"weaviate runs at {member.address} (pid {member.pid})")
+        return
+    if member.alive:
+        raise FleetError(f"weaviate (pid {member.pid}) does not answer at {member.address} (make down, then up again)")
+    settings = {
+        "AUTHENTICATION_ANONYMOUS_ACCESS_ENABLED": "false",
+        "AUTHENTICATION_APIKEY_ENABLED": "true",
+        "AUTHENTICATION_APIKEY_ALLOWED_KEYS": member.key,
+        "AUTHENTICATION_APIKEY_USERS": "noosphere",
+    }
+    start_weaviate(seat, _log(member), partial(_record, folder, member), settings)
+    tell(f"started weaviate at {member.address} (pid {member.pid})")
+
+
 def _log(member: Member) -> Path:
     member.log.parent.mkdir(parents=True, exist_ok=True)
     return member.log
@@ -231,7 +261,8 @@ def _record(folder: Path, started: Member, process: Identity, primary: str = "")
     with changing(folder) as fleet:
         for member in fleet.members:
             if member.name == started.name:
-                member.process, member.address, member.peer = started.process, started.address, started.peer
+                for name in ("process", "address", "peer", "grpc"):
+                    setattr(member, name, getattr(started, name))
         fleet.primary = primary or fleet.primary
 
 

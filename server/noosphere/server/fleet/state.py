@@ -25,6 +25,8 @@ class Member(msgspec.Struct):
         folder: where its files are.
         process: the process; None before it was started.
         peer: of etcd, where it listens for its own kind.
+        grpc: of Weaviate, where its gRPC interface is.
+        key: of Weaviate, the key that it asks for: its gRPC port is open to the network.
     """
 
     name: str
@@ -32,6 +34,8 @@ class Member(msgspec.Struct):
     folder: str
     process: Identity | None = None
     peer: str = ""
+    grpc: str = ""
+    key: str = ""
 
     @property
     def log(self) -> Path:
@@ -56,6 +60,7 @@ class Fleet(msgspec.Struct):
         redis: the primary and its replica, in the order of their names.
         primary: the name of the one that is the primary.
         etcd: the one etcd.
+        weaviate: the one Weaviate; None where its program was not there.
         supervisor: what keeps the servers up; None without servers.
         servers: the servers.
         format: of the file.
@@ -64,6 +69,7 @@ class Fleet(msgspec.Struct):
     redis: list[Member] = []
     primary: str = ""
     etcd: Member | None = None
+    weaviate: Member | None = None
     supervisor: Member | None = None
     servers: list[Member] = []
     format: int = FORMAT
@@ -79,6 +85,16 @@ class Fleet(msgspec.Struct):
         return "" if self.etcd is None else self.etcd.address
 
     @property
+    def environment(self) -> dict[str, str]:
+        """What servers are told of the engines, as variables of their environment."""
+        told = {"NOOSPHERE_REDIS_URLS": self.redis_urls, "NOOSPHERE_ETCD_ENDPOINTS": self.etcd_endpoints}
+        if self.weaviate is not None:
+            told["NOOSPHERE_WEAVIATE_URL"] = f"http://{self.weaviate.address}"
+            told["NOOSPHERE_WEAVIATE_GRPC"] = self.weaviate.grpc
+            told["NOOSPHERE_WEAVIATE_API_KEY"] = self.weaviate.key
+        return told
+
+    @property
     def server(self) -> str:
         """What clients take as ``NOOSPHERE_SERVER``."""
         return ",".join(member.address for member in self.servers)
@@ -86,7 +102,7 @@ class Fleet(msgspec.Struct):
     @property
     def members(self) -> list[Member]:
         """Every process, in the order in which they have to be stopped."""
-        listed = (self.supervisor, *self.servers, *self.redis, self.etcd)
+        listed = (self.supervisor, *self.servers, *self.redis, self.etcd, self.weaviate)
         return [member for member in listed if member is not None]
 
 

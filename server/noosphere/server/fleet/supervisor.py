@@ -48,12 +48,12 @@ async def _run(folder: Path, name: str, stopping: asyncio.Event) -> None:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", "noosphere.server.cli", "serve"),
-            *("--listen", member.address, "--etcd-endpoints", fleet.etcd_endpoints),
+            *("--listen", member.address),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             # Addresses may carry passwords, so they are no option.
-            env={**environment, "NOOSPHERE_REDIS_URLS": fleet.redis_urls},
+            env={**environment, **fleet.environment},
             start_new_session=True,
         )
     await asyncio.to_thread(_record, folder, name, process.pid)

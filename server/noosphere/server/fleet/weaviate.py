@@ -68,6 +68,7 @@ def weaviate_environment(seat: WeaviateSeat, settings: Mapping[str, str] | None 
         "GRPC_PORT": str(split(seat.grpc)[1]),
         "AUTHENTICATION_ANONYMOUS_ACCESS_ENABLED": "true",
         "DEFAULT_VECTORIZER_MODULE": "none",
+        "API_BASED_MODULES_DISABLED": "true",
         "DISABLE_TELEMETRY": "true",
         "GO_PROFILING_DISABLE": "true",
         "LOG_LEVEL": "warning",
