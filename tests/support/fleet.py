@@ -1,4 +1,4 @@
-"""A whole fleet of real processes: replicas of ``noosphere serve``, a Redis primary with its replica, and etcd.
+"""A whole fleet of real processes: replicas of ``noosphere serve``, a Redis primary with its replica, etcd, Weaviate.
 
 Tests take the fixture ``fleet`` (three replicas, everything started), or make one of their own::
 
@@ -20,6 +20,9 @@ Proxies between the parts: make the fleet with ``servers=0`` and add servers tha
 
     with Fleet(tmp_path, servers=0) as fleet:
         server = fleet.add(redis_urls=f"redis://{proxy.address}", etcd_endpoints=other_proxy.address)
+
+With ``weaviate=True`` (and `needs_weaviate`) there is one, and replicas have their fact store there; ``fleet.weaviate``
+is the process, which is killed, paused and restarted like the others.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from types import TracebackType
 from tests.support.etcd import EtcdProcess
 from tests.support.process import ServerProcess
 from tests.support.redis import RedisProcess, catch_up
+from tests.support.weaviate import WeaviateProcess
 
 OPTIONS = ("--embedder", "none")
 """Loading a model takes a second of each process."""
@@ -44,16 +48,24 @@ class Fleet:
         servers: how many replicas are started.
         options: further options of every ``noosphere serve``.
         redis: further settings of both Redis processes, as in their configuration file, with ``_`` for ``-``.
+        weaviate: whether there is a fact store.
 
     Attributes:
         servers: the replicas, in the order in which they were added, whether they run or not.
         primary: the Redis that is the primary; another one after ``fail_over``.
         replica: the Redis that follows it; None after ``fail_over``, until ``follow`` was called.
         etcd: the coordinator's etcd, of one member.
+        weaviate: the fact store's Weaviate; None without one.
     """
 
     def __init__(
-        self, folder: Path, *, servers: int = 3, options: Sequence[str] = OPTIONS, redis: dict[str, str] | None = None
+        self,
+        folder: Path,
+        *,
+        servers: int = 3,
+        options: Sequence[str] = OPTIONS,
+        redis: dict[str, str] | None = None,
+        weaviate: bool = False,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
@@ -66,6 +78,7 @@ class Fleet:
             folder / "redis-2", replicaof=f"127.0.0.1 {self.primary.port}", **self._redis
         )
         self.etcd = EtcdProcess(folder / "etcd")
+        self.weaviate = WeaviateProcess(folder / "weaviate") if weaviate else None
         self._all_redis = (self.primary, self.replica)
 
     @property
@@ -90,6 +103,8 @@ class Fleet:
         self.replica.start()
         catch_up(self.primary, self.replica)
         self.etcd.start()
+        if self.weaviate is not None:
+            self.weaviate.start()
         for _ in range(self._count):
             self.add()
 
@@ -117,6 +132,7 @@ class Fleet:
         config.write_text(
             f'redis_urls = "{self.redis_urls if redis_urls is None else redis_urls}"\n'
             f'etcd_endpoints = "{self.etcd.endpoint if etcd_endpoints is None else etcd_endpoints}"\n'
+            + ("" if self.weaviate is None else self.weaviate.config)
         )
         given = ("--config", str(config), *self._options, *options)
         # A replica makes no data folder.
@@ -164,6 +180,8 @@ class Fleet:
             if redis is not None:
                 redis.kill()
         self.etcd.kill()
+        if self.weaviate is not None:
+            self.weaviate.kill()
 
     def __enter__(self) -> Fleet:
         """Starts everything."""

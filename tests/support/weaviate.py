@@ -59,6 +59,11 @@ class WeaviateProcess:
         return self.seat.grpc
 
     @property
+    def config(self) -> str:
+        """What the configuration's file of a server says of it; without key and authorities."""
+        return f'weaviate_url = "{self.url}"\nweaviate_grpc = "{self.grpc}"\n'
+
+    @property
     def log(self) -> Path:
         """Where its output goes."""
         return self.folder / "weaviate.log"

@@ -287,6 +287,66 @@ def test_what_protects_engines_needs_them(flags: dict[str, str], problem: str) -
     assert str(caught.value).startswith(problem)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "h:8080",
+        "ftp://h:8080",
+        "http://",
+        "http://h:0",
+        "http://h:99999",
+        "http://[::1",
+        "http://h/v1",
+        "https://h?a=b",
+    ],
+)
+def test_what_is_no_url_of_weaviate_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(flags={"weaviate_url": url})
+    assert str(caught.value) == f"--weaviate-url: {url!r} is not http://host:port or https://host:port of Weaviate"
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        ({"weaviate_grpc": "h:50051"}, "--weaviate-grpc: weaviate_grpc is of no use without weaviate_url"),
+        (
+            {"weaviate_url": "http://h", "weaviate_grpc": "h:0"},
+            "--weaviate-grpc: 'h:0' is not host:port of Weaviate's gRPC interface",
+        ),
+        (
+            {"weaviate_url": "http://h", "weaviate_grpc": "http://h:50051"},
+            "--weaviate-grpc: 'http://h:50051' is not host:port",
+        ),
+        (
+            {"weaviate_url": "http://h", "weaviate_tls_ca": "a"},
+            "--weaviate-tls-ca: weaviate_tls_ca is of no use without a weaviate_url that begins with https://",
+        ),
+        ({"weaviate_collection": "facts"}, "--weaviate-collection: string should match pattern"),
+        ({"weaviate_replication": 0}, "--weaviate-replication: input should be greater than or equal to 1, not 0"),
+        ({"weaviate_buckets": 257}, "--weaviate-buckets: input should be less than or equal to 256, not 257"),
+        ({"weaviate_call_ms_max": 99}, "--weaviate-call-ms-max: input should be greater than or equal to 100, not 99"),
+    ],
+)
+def test_what_is_told_of_weaviate_fits_together(flags: dict[str, object], problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(flags=flags)
+    assert str(caught.value).startswith(problem)
+
+
+def test_a_key_of_weaviate_is_not_repeated(tmp_path: Path) -> None:
+    file = _file(tmp_path, 'weaviate_api_key = "canary"\n')
+    with pytest.raises(ConfigError) as caught:
+        load(file)
+    assert str(caught.value) == f"{file}: weaviate_api_key: weaviate_api_key is of no use without weaviate_url"
+    found = load(_file(tmp_path, 'weaviate_url = "https://h"\nweaviate_api_key = "canary"\n')).settings
+    assert "canary" not in repr(found) + str(found.model_dump(mode="json"))
+    assert not config.has_flag("weaviate_api_key")
+    with pytest.raises(ConfigError, match=r"^--weaviate-url: holds a user's name or password") as caught:
+        load(flags={"weaviate_url": "http://kim:canary@h:8080"})
+    assert "canary" not in str(caught.value)
+
+
 def test_a_password_of_etcd_is_not_repeated(tmp_path: Path) -> None:
     engines = 'redis_urls = "redis://h"\netcd_endpoints = "h:1"\n'
     file = _file(tmp_path, f'{engines}etcd_password = "canary"\n')

@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationInfo
 
+_PORTS = {"http": 80, "https": 443}
+
 
 def split_address(listen: str) -> tuple[str, int]:
     """Splits ``host:port`` or ``[ipv6]:port``.
@@ -110,6 +112,26 @@ def members_of_etcd(endpoints: str, info: ValidationInfo) -> str:
             "that they share"
         )
     return endpoints
+
+
+def address_of_weaviate(url: str) -> str:
+    """Returns host and port of a URL of Weaviate, as ``host:port``; the port is that of the scheme if it has none.
+
+    Raises:
+        ValueError: it is none, holds a password, or more than that.
+    """
+    if "@" in url:
+        # Not repeated: it may be a password.
+        raise ValueError("holds a user's name or password; a key belongs into NOOSPHERE_WEAVIATE_API_KEY")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        parts, host, port = urlsplit(""), None, 0
+    bare = not (parts.path.strip("/") or "?" in url or "#" in url)
+    if parts.scheme not in _PORTS or not host or port == 0 or not bare or not url.isprintable() or " " in url:
+        raise ValueError(f"{url!r} is not http://host:port or https://host:port of Weaviate")
+    return f"{f'[{host}]' if ':' in host else host}:{port or _PORTS[parts.scheme]}"
 
 
 def ends_in_slash(root: str) -> str:

@@ -28,7 +28,7 @@ from .authentication import authentication, authorizing, check_reach
 from .config import ConfigError, Settings
 from .coordination import AlwaysLeads, Leadership, Leads, Membership, ServerInfo, Servers
 from .drivers import Lasting, StartupError, is_replica, may_end, open_drivers, open_lasting
-from .generations import Generations
+from .generations import Generations, Probe
 from .logs import configure_logging
 from .models import Models
 from .models import build as build_models
@@ -273,6 +273,11 @@ async def serve(
             connection_age_seconds=_connection_age(settings),
             absent=() if lasting.fact_store is not None else (FACTS,),
         )
+        probes: dict[str, Probe] = {}
+        if is_replica(settings):
+            probes[COORDINATION] = lasting.coordinator.epochs
+        if lasting.fact_probe is not None:
+            probes[FACTS] = lasting.fact_probe
         generations = Generations(
             lambda on_epoch: _open_working(
                 settings,
@@ -289,7 +294,7 @@ async def serve(
             server,
             clock,
             may_end=may_end(settings),
-            probes={COORDINATION: lasting.coordinator.epochs} if is_replica(settings) else {},
+            probes=probes,
         )
         stack.push_async_callback(generations.close)
         # Nobody but the generations holds on to services: those of ended epochs would stay in memory.
@@ -300,11 +305,11 @@ async def serve(
         await stack.enter_async_context(observed.exported(settings.metrics_listen))
         host, _, _ = settings.listen.rpartition(":")
         try:
-            port = await server.start(settings.listen)
+            port = await server.start(settings.listen, await generations.away())
         except OSError as error:
             raise StartupError(f"cannot listen on {settings.listen}: {error}") from error
         await stack.enter_async_context(_probed(settings, server.health))
-        if may_end(settings):
+        if may_end(settings) or probes:
             renewing = asyncio.create_task(generations.run(), name="noosphere-generations")
             supervise((renewing,), fatal)
             stack.push_async_callback(cancel, (renewing,))
@@ -360,8 +365,11 @@ async def _probed(settings: Settings, health: Health) -> AsyncIterator[None]:
 
 def _kept_in(settings: Settings) -> str:
     """Returns where everything is, in words: urls of Redis are secrets."""
-    coordinated = f"etcd at {settings.etcd_endpoints}" if is_replica(settings) else str(settings.data)
-    return f"Redis and {coordinated}" if settings.redis_urls.get_secret_value() else coordinated
+    places = ["Redis"] if settings.redis_urls.get_secret_value() else []
+    places.append(f"etcd at {settings.etcd_endpoints}" if is_replica(settings) else str(settings.data))
+    if settings.weaviate_url:
+        places.append(f"Weaviate at {settings.weaviate_url}")
+    return " and ".join(filter(None, (", ".join(places[:-1]), places[-1])))
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""Opens the drivers behind the ports: the embedded ones on a data folder, or those on Redis and etcd.
+"""Opens the drivers behind the ports: the embedded ones on a data folder, or those on Redis, etcd and Weaviate.
 
 Some outlive an epoch and some do not: see :class:`Lasting` and :class:`Drivers`.
 """
@@ -6,7 +6,7 @@ Some outlive an epoch and some do not: see :class:`Lasting` and :class:`Drivers`
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NamedTuple
 
 import structlog
@@ -16,27 +16,25 @@ from noosphere.consistency.limits import AGENT_LEASE_MS
 
 from .addresses import split_list
 from .config import Settings
+from .fact_stores import keep_apart, open_embedded, open_weaviate
 from .models import Models
 from .ports.coordinator import Coordinator, fleet_of
 from .ports.factqueue import FactQueue
-from .ports.factstore import FactStore, StoreModel
+from .ports.factstore import FactStore
 from .ports.models import Embedder
 from .ports.runtime import Clock
 from .ports.store import WorkingStore
+from .startup import StartupError as StartupError
 from .storage.embedded import DataFolder, DataFolderError, EmbeddedCoordinator, EmbeddedStore, Journal
 from .storage.embedded.worker import ThreadWorker, Worker
 from .storage.etcd import Access, EtcdCoordinator, UnfitEtcd
-from .storage.facts import NO_MODEL, AwayFactStore, EmbeddedFactQueue, EmbeddedFactStore
+from .storage.facts import AwayFactStore, EmbeddedFactQueue
 
 log = structlog.get_logger(__name__)
 
 NO_FACTS = (
-    "this server has no fact store: replicas (etcd_endpoints) share none yet; candidates are taken, and wait for one"
+    "this server has no fact store: replicas (etcd_endpoints) need weaviate_url for one; candidates are taken, and wait"
 )
-
-
-class StartupError(Exception):
-    """The server cannot start; the message is one line that says why and what to do."""
 
 
 class Lasting(NamedTuple):
@@ -47,12 +45,15 @@ class Lasting(NamedTuple):
         fact_store: words of facts; None if there is nowhere to keep them.
         fact_queue: work for the fact pipeline; None if it fails over together with the working store.
         embedder: makes the vectors of the fact store; None finds facts by words alone.
+        fact_probe: asks whether the fact store can be reached, and raises what a call would; None if it is always there
+            or never.
     """
 
     coordinator: Coordinator
     fact_store: FactStore | None
     fact_queue: FactQueue | None
     embedder: Embedder | None
+    fact_probe: Callable[[], Awaitable[None]] | None = None
 
 
 class Drivers(NamedTuple):
@@ -87,10 +88,6 @@ def may_end(settings: Settings) -> bool:
     return bool(settings.redis_urls.get_secret_value())
 
 
-def _model_of(embedder: Embedder | None) -> StoreModel:
-    return NO_MODEL if embedder is None else StoreModel(embedder.name, embedder.dimension)
-
-
 @contextlib.asynccontextmanager
 async def open_lasting(
     settings: Settings,
@@ -110,16 +107,18 @@ async def open_lasting(
         worker: makes what the embedded drivers run blocking calls on, given a name.
 
     Raises:
-        StartupError: the data folder or etcd cannot be used.
+        StartupError: the data folder or etcd cannot be used, or what Weaviate needs is missing.
     """
-    if is_replica(settings):
-        coordinator = await on_etcd(settings, clock)
-        try:
-            yield Lasting(coordinator, None, None, None)
-        finally:
-            await coordinator.close()
-        return
     async with contextlib.AsyncExitStack() as stack:
+        if is_replica(settings):
+            coordinator = await on_etcd(settings, clock)
+            stack.push_async_callback(coordinator.close)
+            if settings.weaviate_url:
+                facts = await open_weaviate(settings, models, stack, clock)
+                yield Lasting(coordinator, facts.store, None, facts.embedder, facts.probe)
+            else:
+                yield Lasting(coordinator, None, None, None)
+            return
         try:
             folder = DataFolder.lock(settings.data)
             stack.callback(folder.release)
@@ -127,15 +126,11 @@ async def open_lasting(
                 settings.data, clock=clock, agent_lease_ms=AGENT_LEASE_MS, on_fatal=on_fatal, worker=worker
             )
             stack.push_async_callback(embedded.close)
-            fact_store = await EmbeddedFactStore.open(
-                settings.data,
-                model=_model_of(models.embedder),
-                keep_model=True,
-                durability=settings.durability,
-                on_fatal=on_fatal,
-                worker=worker,
-            )
-            stack.push_async_callback(fact_store.close)
+            await keep_apart(settings)
+            if settings.weaviate_url:
+                facts = await open_weaviate(settings, models, stack, clock)
+            else:
+                facts = await open_embedded(settings, models, stack, on_fatal, worker)
             fact_queue: EmbeddedFactQueue | None = None
             if not settings.redis_urls.get_secret_value():
                 fact_queue = await EmbeddedFactQueue.open(
@@ -144,7 +139,7 @@ async def open_lasting(
                 stack.push_async_callback(fact_queue.close)
         except DataFolderError as error:
             raise StartupError(str(error)) from error
-        yield Lasting(embedded, fact_store, fact_queue, await _fitting(models, fact_store))
+        yield Lasting(embedded, facts.store, fact_queue, facts.embedder, facts.probe)
 
 
 @contextlib.asynccontextmanager
@@ -205,24 +200,6 @@ async def open_drivers(
         )
     finally:
         await store.close()
-
-
-async def _fitting(models: Models, store: EmbeddedFactStore) -> Embedder | None:
-    """Returns the embedder if the store's vectors are its own; begins to load it where there are facts to be found."""
-    stats = await store.stats()
-    if store.model != _model_of(models.embedder):
-        log.warning(
-            "facts are found by keywords alone, because their vectors are of another model; stop the server and run "
-            "`noosphere facts reindex`",
-            stored=store.model.name,
-            configured=_model_of(models.embedder).name or "none",
-        )
-        return None
-    if models.embedder is not None and stats.versions:
-        models.warm()
-        if not stats.vectors:
-            log.info("facts from before have no vectors; `noosphere facts reindex` makes them", versions=stats.versions)
-    return models.embedder
 
 
 def access_of(settings: Settings) -> Access:

@@ -63,8 +63,10 @@ class Generations:
         faces: makes what answers calls.
         rpc: where calls come in.
         clock: for pauses.
-        may_end: whether an epoch can begin while the process runs; :meth:`run` is for that case only.
+        may_end: whether an epoch can begin while the process runs.
         probes: ask for what one service alone needs, by the full name of that service.
+
+    :meth:`run` is only needed if an epoch can begin, or there are probes.
     """
 
     def __init__(
@@ -116,7 +118,7 @@ class Generations:
                 await self._rpc.withdraw(_WHY)
             await self._let_go()
             epoch = (await self._reopen()).store.epoch
-            await self._rpc.set_ready(True)
+            await self._rpc.set_ready(True, await self.away())
             log.info("services are open again", epoch=epoch)
 
     async def close(self) -> None:
@@ -142,7 +144,7 @@ class Generations:
             if self._ended.done():
                 return
             probe = asyncio.ensure_future(store.read(_PROBED, ()))
-            others = {name: asyncio.ensure_future(ask()) for name, ask in self._probes.items()}
+            others = self._ask_others()
             probes = (probe, *others.values())
             all_answered = asyncio.gather(*probes, return_exceptions=True)
             try:
@@ -150,12 +152,25 @@ class Generations:
                     (all_answered, self._ended), timeout=PROBE_SECONDS_MAX, return_when=asyncio.FIRST_COMPLETED
                 )
                 ready = _answered(probe)
-                away = [name for name, other in others.items() if not _answered(other)]
+                away = _not_answered(others)
             finally:
                 # Also if this is cancelled: closing the store waits for calls under way.
                 await cancel(probes)
             if not self._ended.done():
                 await self._rpc.set_ready(ready, away)
+
+    async def away(self) -> list[str]:
+        """Returns the services that cannot answer now, because what they alone need does not."""
+        others = self._ask_others()
+        try:
+            if others:
+                await asyncio.wait(others.values(), timeout=PROBE_SECONDS_MAX)
+            return _not_answered(others)
+        finally:
+            await cancel(others.values())
+
+    def _ask_others(self) -> dict[str, asyncio.Task[object]]:
+        return {name: asyncio.create_task(_asked(ask)) for name, ask in self._probes.items()}
 
     async def _reopen(self) -> Engine:
         pause, told_ms = PAUSE_SECONDS, None
@@ -169,6 +184,14 @@ class Generations:
                     log.warning("services cannot be opened yet", why=str(error))
             await self._clock.sleep(pause)
             pause = min(2 * pause, PAUSE_SECONDS_MAX)
+
+
+async def _asked(ask: Probe) -> object:
+    return await ask()
+
+
+def _not_answered(probes: Mapping[str, asyncio.Future[Any]]) -> list[str]:
+    return [name for name, probe in probes.items() if not _answered(probe)]
 
 
 def _answered(probe: asyncio.Future[Any]) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
+from noosphere.consistency import Refusal
+
 from . import __version__
 from .config import ConfigError, Settings
 from .drivers import StartupError, open_drivers, open_lasting
@@ -19,7 +21,7 @@ async def opened_dumper(settings: Settings, clock: Clock) -> AsyncIterator[Dumpe
     """Opens the drivers.
 
     Raises:
-        StartupError: the data folder, Redis or etcd cannot be used.
+        StartupError: the data folder, Redis, etcd or Weaviate cannot be used.
         StoreFailed: a disk has failed meanwhile.
     """
     failures: list[BaseException] = []
@@ -33,6 +35,11 @@ async def opened_dumper(settings: Settings, clock: Clock) -> AsyncIterator[Dumpe
         lasting = await stack.enter_async_context(
             open_lasting(settings, clock=clock, models=models, on_fatal=failures.append)
         )
+        if lasting.fact_probe is not None:
+            try:
+                await lasting.fact_probe()
+            except Refusal as error:
+                raise StartupError(f"the fact store cannot be used: {error}") from error
         drivers = await stack.enter_async_context(
             open_drivers(settings, lasting, clock=clock, on_fatal=failures.append, on_epoch=lambda epoch: None)
         )

@@ -1,4 +1,4 @@
-"""Restores a dump into engines that nobody serves: into the data folder, or into Redis and etcd or the data folder.
+"""Restores a dump into engines that nobody serves: the data folder, or Redis, etcd and Weaviate.
 
 The dump is verified to its last byte before anything is written. From the first write to the last one the target is
 marked, and no server takes it: a restore that was cut off is begun anew, and nothing of it is ever taken for the whole.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from noosphere.consistency import NamePattern, NamespacePolicy, Refusal
 from noosphere.consistency.limits import AGENT_LEASE_MS
@@ -23,6 +23,7 @@ from .dumping import DumpError, DumpFile, Summary
 from .dumping.bodies import bytes_of
 from .dumping.lines import Entry, FactLine, FenceLine, Granted, Header, JobLine, Line, RecordLine, Rule, Space
 from .dumping.meanings import content_of, grant_of, image_of, job_of, record_of, rule_of
+from .fact_stores import ELSEWHERE, mark_elsewhere, weaviate_store
 from .ports.coordinator import Coordinator, PolicyTable
 from .ports.factqueue import FactQueue, Job
 from .ports.factstore import BATCH_MAX as FACTS_MAX
@@ -38,6 +39,9 @@ from .storage.facts import EmbeddedFactQueue, EmbeddedFactStore
 from .storage.facts.checks import check_contents, check_jobs
 from .storage.facts.queue import FILE as QUEUE
 from .storage.facts.store import FILE as FACTS
+
+if TYPE_CHECKING:
+    from .storage.weaviate import WeaviateFactStore
 
 CAUSE = "restored from a dump"
 JOBS_AT_ONCE = 100
@@ -85,10 +89,10 @@ async def restore(
         RestoreError: the target is not empty, cannot be used, or is not complete now.
     """
     summary = await asyncio.to_thread(dump.verify, check_line)
-    if is_replica(settings) and summary.facts and not without_facts:
+    if is_replica(settings) and not settings.weaviate_url and summary.facts and not without_facts:
         raise RestoreError(
             f"the dump has {summary.facts:,} versions of facts, and replicas (etcd_endpoints) have no fact store for "
-            "them; with --without-facts everything else is restored"
+            "them without weaviate_url; with --without-facts everything else is restored"
         )
     try:
         async with _opened(settings, summary, clock, replace) as (coordinator, sink, epoch, fact_store, fact_queue):
@@ -270,6 +274,7 @@ async def _opened(settings: Settings, summary: Summary, clock: Clock, replace: b
             folder = DataFolder.lock(settings.data, restores=True)
             stack.callback(folder.release)
             _check_folder(folder, replace)
+        elsewhere = await _weaviate(settings, summary, clock, replace, stack) if settings.weaviate_url else None
         if may_end(settings):
             if folder is not None:
                 coordinator = await _coordinator_in(folder, clock, stack)
@@ -277,7 +282,7 @@ async def _opened(settings: Settings, summary: Summary, clock: Clock, replace: b
             target = await stack.enter_async_context(_redis(settings, coordinator, summary, clock, replace))
             if folder is not None:
                 _empty(folder)
-                fact_store = await _facts_in(folder, settings, summary, stack)
+            fact_store = await _facts_in(elsewhere, folder, settings, summary, stack)
             yield (coordinator, *target[:2], fact_store, target[2])
         else:
             assert folder is not None, "replicas are on Redis"
@@ -287,7 +292,7 @@ async def _opened(settings: Settings, summary: Summary, clock: Clock, replace: b
             newest = (await coordinator.epochs() or [None])[-1]
             least = max(summary.header.epoch, 0 if newest is None else newest.epoch) + 1
             epoch = await coordinator.begin_epoch(CAUSE, _words(summary), least)
-            fact_store = await _facts_in(folder, settings, summary, stack)
+            fact_store = await _facts_in(elsewhere, folder, settings, summary, stack)
             queue = await EmbeddedFactQueue.open(folder.path, clock=clock, durability=settings.durability)
             stack.push_async_callback(queue.close)
             with _journal(folder, settings, epoch, max(clock.wall_ms(), summary.counters.store_time_ms)) as writer:
@@ -306,9 +311,40 @@ async def _coordinator_in(folder: DataFolder, clock: Clock, stack: contextlib.As
     return coordinator
 
 
+async def _weaviate(
+    settings: Settings, summary: Summary, clock: Clock, replace: bool, stack: contextlib.AsyncExitStack
+) -> WeaviateFactStore:
+    """Opens Weaviate and looks at what is there; changes nothing."""
+    store = await weaviate_store(settings, StoreModel(summary.header.model, summary.header.dimension), clock)
+    stack.push_async_callback(store.close)
+    try:
+        await store.ready()
+        held = (await store.stats()).versions
+    except Refusal as error:
+        raise StartupError(f"the fact store cannot be used: {error}") from error
+    if held and not replace:
+        raise RestoreError(
+            f"{settings.weaviate_collection} at {settings.weaviate_url} is not empty: it holds {held:,} versions of "
+            "facts; with --replace they are removed first"
+        )
+    return store
+
+
 async def _facts_in(
-    folder: DataFolder, settings: Settings, summary: Summary, stack: contextlib.AsyncExitStack
-) -> FactStore:
+    elsewhere: WeaviateFactStore | None,
+    folder: DataFolder | None,
+    settings: Settings,
+    summary: Summary,
+    stack: contextlib.AsyncExitStack,
+) -> FactStore | None:
+    """Returns an empty fact store; None if there is none. The target is marked by now."""
+    if elsewhere is not None:
+        await elsewhere.begin_anew()
+        if folder is not None:
+            mark_elsewhere(settings)
+        return elsewhere
+    if folder is None:
+        return None
     model = StoreModel(summary.header.model, summary.header.dimension)
     store = await EmbeddedFactStore.open(folder.path, model=model, durability=settings.durability)
     stack.push_async_callback(store.close)
@@ -340,7 +376,7 @@ def _empty(folder: DataFolder) -> None:
     """
     try:
         folder.begin_restore()
-        for name in (WORKING, FACTS, QUEUE):
+        for name in (WORKING, FACTS, QUEUE, ELSEWHERE):
             for path in folder.path.glob(f"{name}*"):
                 path.unlink()
     except OSError as error:

@@ -15,6 +15,7 @@ from .storing import StoringSettings
 from .summariser import SummariserSettings
 from .transition_policy import TransitionPolicySettings
 from .transport import TransportSettings
+from .weaviate import WeaviateSettings
 
 ENV_PREFIX = "NOOSPHERE_"
 
@@ -28,6 +29,7 @@ class Settings(
     LimitSettings,
     AuditSettings,
     ObservingSettings,
+    WeaviateSettings,
     StoringSettings,
     IdentitySettings,
     TransportSettings,

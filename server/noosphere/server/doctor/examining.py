@@ -19,6 +19,8 @@ from .findings import Finding, problem
 from .named_files import examine_audit, examine_keys
 from .running import examine_addresses, running_at
 from .surroundings import Machine, Surroundings
+from .weaviate import examine_weaviate
+from .weaviate_facts import examine_collection, examine_package
 
 
 async def examine(
@@ -65,6 +67,16 @@ async def examine(
     if settings.etcd_endpoints:
         async for one in examine_etcd(settings):
             yield one
+    if settings.weaviate_url:
+        for one in await _examine_weaviate(settings):
+            yield one
+
+
+async def _examine_weaviate(settings: Settings) -> list[Finding]:
+    if missing := examine_package():
+        return missing
+    found, described = await examine_weaviate(settings)
+    return [*found, *(await examine_collection(settings, described) if described else ())]
 
 
 def _examine_reach(settings: Settings) -> Iterator[Finding]:

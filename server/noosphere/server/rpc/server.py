@@ -135,8 +135,12 @@ class RpcServer:
                 self._told[service] = serving
                 await self.health.set(service, status.SERVING if serving else status.NOT_SERVING)
 
-    async def start(self, address: str) -> int:
+    async def start(self, address: str, away: Collection[str] = ()) -> int:
         """Listens; returns the port.
+
+        Args:
+            address: where.
+            away: services that cannot answer yet; see :meth:`set_ready`.
 
         Raises:
             OSError: the address cannot be used.
@@ -152,7 +156,7 @@ class RpcServer:
             raise OSError(f"{address} cannot be used")
         await self._server.start()
         await self.health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
-        await self.set_ready(True)
+        await self.set_ready(True, away)
         return port
 
     async def probe(self) -> None:

@@ -168,6 +168,27 @@ class Schema:
             raise self._refused(answer.text)
         return collection._replace(model=model)
 
+    async def begin_anew(self, model: StoreModel) -> None:
+        """Puts an empty collection in the place of the one behind the alias, which is removed.
+
+        Args:
+            model: which embedder the vectors of the new one are of.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE.
+        """
+        old = await self.behind_alias()
+        if old is None:
+            await self.ready(model)
+            return
+        new = numbered(self._access.collection, int(old.rpartition("_")[2]) + 1)
+        # One that was begun before and cut off.
+        await self.drop(new)
+        await self.make(new, model)
+        await self.read(new)
+        await self.move(new)
+        await self.drop(old)
+
     async def drop(self, name: str) -> None:
         """Removes a collection and everything in it; one that is not there is no fault."""
         answer = await self._calls.ask("DELETE", f"/schema/{name}")

@@ -219,6 +219,19 @@ class WeaviateFactStore:
 
         return await self._retried(counted)
 
+    async def begin_anew(self) -> None:
+        """Puts an empty collection in the place of the present one, and removes that with everything in it.
+
+        Vectors of the new one are of the model that was asked for. Nobody else may write meanwhile.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE; what is there may be the old one or the new one, and done again it is the new.
+        """
+        self._calls.check()
+        async with self._opening:
+            self._opened = None
+            await self._schema.begin_anew(self._wanted)
+
     async def close(self) -> None:
         """Disconnects; may be called twice."""
         await self._calls.close()
