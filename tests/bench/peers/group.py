@@ -169,11 +169,14 @@ class Group:
         for number in range(count):
             self.processes.append(await PeerProcess.start(python, self.agents[number::count], self._folder))
         place = {"folder": self._place.folder, "address": self._place.address}
+
+        def opened(process: PeerProcess) -> Coroutine[Any, Any, Any]:
+            return process.ask("open", adapter=self.variant.adapter, place=place, agents=process.agents)
+
         # One before the others: products prepare their files when they are first opened.
         first, *others = self.processes
-        asks = [p.ask("open", adapter=self.variant.adapter, place=place, agents=p.agents) for p in (first, *others)]
-        await asks.pop(0)
-        await _all(asks)
+        await opened(first)
+        await _all([opened(process) for process in others])
 
     async def begin(self, space: str, *, prepare: bool = True) -> None:
         """Has everybody go to the keys of a run, which are fresh ones and to be prepared, or not."""
