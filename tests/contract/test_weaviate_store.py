@@ -82,7 +82,9 @@ async def test_a_killed_weaviate_is_unavailable_and_works_again_without_a_restar
     await written(store, "later")
     assert store.available
     assert ids(await store.by_keywords(["tea"], where(), 10)) == ["kept", "later"]
-    assert ids(await store.by_vector(NORTH, where(), 10)) == ["kept", "later"]
+    assert await store.near(NORTH, [fact("kept").key, fact("later").key]) == (1.0, 1.0)
+    # Weaviate's graph may lack what was written just before it was killed; see docs/facts.md.
+    assert "later" in ids(await store.by_vector(NORTH, where(), 10))
 
 
 async def test_a_paused_weaviate_holds_nobody_longer_than_the_longest_call(impatient: WeaviateFactLab) -> None:

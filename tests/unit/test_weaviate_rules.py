@@ -11,6 +11,7 @@ from tests.contract.factlab import ODD
 from noosphere.consistency import NEVER_MS
 from noosphere.server.ports.factstore import FactKey
 from noosphere.server.storage.weaviate.breaker import FAILURES_MAX, PAUSE_MS_MAX, Breaker
+from noosphere.server.storage.weaviate.counted import KEPT_MAX, KEPT_MS_MAX, Counted
 from noosphere.server.storage.weaviate.naming import (
     SLICES,
     bucket_name,
@@ -103,3 +104,22 @@ def test_an_engine_that_does_not_answer_is_asked_one_call_at_a_time_and_never_fo
         assert breaker.open == (failures >= FAILURES_MAX)
     clock.advance(PAUSE_MS_MAX)
     assert breaker.wait_ms() == 0
+
+
+def test_what_was_counted_is_kept_for_a_moment_unless_something_changes() -> None:
+    clock = ManualClock()
+    counted: Counted[str, int] = Counted(clock)
+    counted.put("a", 1, counted.changes)
+    clock.advance(KEPT_MS_MAX - 1)
+    assert counted.get("a") == 1
+    clock.advance(1)
+    assert counted.get("a") is None
+    since = counted.changes
+    counted.put("a", 2, since)
+    counted.forget()
+    assert counted.get("a") is None
+    counted.put("a", 3, since)
+    assert counted.get("a") is None, "it was counted before the change"
+    for at in range(KEPT_MAX + 1):
+        counted.put(str(at), at, counted.changes)
+    assert (counted.get("0"), counted.get(str(KEPT_MAX))) == (None, KEPT_MAX)

@@ -178,8 +178,8 @@ class FactStore(Protocol):
         """Returns up to ``limit`` versions that have any of the terms, by BM25 (k1 1.2, b 0.75), best first.
 
         A term counts once, however often it is asked for. Statistics are those of what the filter leaves. An engine may
-        choose by others which versions are scored, if these are several times as many as are asked for; where fewer
-        than that have any of the terms, all of them are scored.
+        choose by others which versions are scored, if these are twice as many as are asked for; where fewer than
+        that have any of the terms, all of them are scored.
         """
         ...
 
@@ -201,8 +201,9 @@ class FactStore(Protocol):
     async def statistics(self, terms: Sequence[str], where: FactFilter) -> TermStatistics:
         """Counts what a filter leaves, and how many of that have each term.
 
-        An engine may count one after the other, and tell the mean length from a sample of 2,048 versions or more. No
-        term has more versions than there are.
+        An engine may count one after the other, of more than 2,048 versions tell by samples what is frequent, and tell
+        what :meth:`by_keywords` has counted for the same terms and filter less than a second ago. No term has more
+        versions than there are.
         """
         ...
 

@@ -186,7 +186,15 @@ async def together(calls: Iterable[Awaitable[T]]) -> list[T]:
     tasks = [asyncio.ensure_future(call) for call in calls]
     try:
         return list(await asyncio.gather(*tasks))
-    finally:
+    except BaseException:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+async def both_of(one: Awaitable[T], other: Awaitable[R]) -> tuple[T, R]:
+    """Awaits two side by side; the first failure ends the other and is raised."""
+    first, second = asyncio.ensure_future(one), asyncio.ensure_future(other)
+    await together((first, second))
+    return first.result(), second.result()

@@ -21,8 +21,9 @@ MESSAGE_BYTES_MAX = 96 * 1024 * 1024
 _SERVICE = "/weaviate.v1.Weaviate/"
 _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    # So long an attempt to connect may take, too: a busy machine needs more than some milliseconds.
+    ("grpc.min_reconnect_backoff_ms", 2_000),
     ("grpc.enable_retries", 0),
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),

@@ -19,7 +19,11 @@ RESULTS_MAX = 10_000
 """Most objects of one answer: QUERY_MAXIMUM_RESULTS, which nobody should lower."""
 
 SAMPLE = 2_048
-"""How many terms versions have on average is told from about so many where there are more."""
+"""Where a tenant has more versions, lengths and frequent terms are told from samples, at most so large."""
+
+_FIRST_SLICES = SLICES // 64
+_ENOUGH = 64
+"""So many in a sample tell how many there are, to an eighth: a term's weight goes by the logarithm."""
 
 Results = Sequence["search_get_pb2.SearchResult"]
 
@@ -75,25 +79,39 @@ class Queries:
         reply = await self._calls.call("Aggregate", request, wire.aggregate_pb2.AggregateReply.FromString)
         return reply.single_result.objects_count
 
-    async def lengths(self, tenant: str, left: base_pb2.Filters) -> Lengths:
-        """Counts objects and their terms; the terms of a sample where there are many."""
-        versions = await self.count(tenant, left)
-        if not versions:
-            return Lengths(0, 0, 0)
-        if versions > SAMPLE:
-            left = both(left, in_slices(0, -(-SLICES * SAMPLE // versions)))
+    async def about(self, tenant: str, left: base_pb2.Filters, total: int) -> int:
+        """Counts the objects that a filter leaves, out of a tenant's total; of many by a sample.
+
+        With a filter Weaviate looks at every object that it leaves, so that to count costs as much as there is.
+        """
+        if total > SAMPLE:
+            found = await self.count(tenant, both(left, in_slices(0, _FIRST_SLICES)))
+            if found >= _ENOUGH:
+                return found * SLICES // _FIRST_SLICES
+        return await self.count(tenant, left)
+
+    async def lengths(self, tenant: str, left: base_pb2.Filters, total: int) -> Lengths:
+        """Counts the objects that a filter leaves and their terms, out of a tenant's total; of many by a sample."""
+        slices = SLICES if total <= SAMPLE else _FIRST_SLICES
+        found = await self._lengths(tenant, left, slices)
+        if slices < SLICES and found.counted < SAMPLE // 8:
+            slices = SLICES if found.versions <= SAMPLE else min(SLICES, -(-SLICES * SAMPLE // 2 // found.versions))
+            found = await self._lengths(tenant, left, slices)
+        return found
+
+    async def _lengths(self, tenant: str, left: base_pb2.Filters, slices: int) -> Lengths:
         kind = wire.aggregate_pb2.AggregateRequest.Aggregation
         request = wire.aggregate_pb2.AggregateRequest(
             collection=self._name,
             tenant=tenant,
             objects_count=True,
             aggregations=[kind(property=LENGTH, int=kind.Integer(sum=True))],
-            filters=left,
+            filters=left if slices == SLICES else both(left, in_slices(0, slices)),
         )
         reply = await self._calls.call("Aggregate", request, wire.aggregate_pb2.AggregateReply.FromString)
         counted = reply.single_result
         terms = sum(one.int.sum for one in counted.aggregations.aggregations)
-        return Lengths(max(versions, counted.objects_count), counted.objects_count, terms)
+        return Lengths(counted.objects_count * SLICES // slices, counted.objects_count, terms)
 
     async def write(self, objects: Sequence[batch_pb2.BatchObject]) -> dict[int, str]:
         """Stores objects; returns what was said of those that were not, by their place."""

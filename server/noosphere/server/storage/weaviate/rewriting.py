@@ -23,10 +23,10 @@ _FIRST = FactKey("", "", 0)
 class _Side:
     """One of the two collections."""
 
-    def __init__(self, calls: Calls, collection: Collection, *, quorum: bool) -> None:
+    def __init__(self, calls: Calls, collection: Collection, clock: Clock, *, quorum: bool) -> None:
         self.collection = collection
         self.queries = Queries(calls, collection, quorum=quorum)
-        self.searching = Searching(self.queries, collection.buckets)
+        self.searching = Searching(self.queries, collection.buckets, clock)
         self.contents = Contents(self.queries, collection)
 
     async def count(self) -> int:
@@ -74,7 +74,7 @@ async def rewrite(
         if found is None:
             raise unavailable(f"{access.collection} of Weaviate at {access.url} holds no facts")
         quorum = access.replication > 1
-        old = _Side(calls, found, quorum=quorum)
+        old = _Side(calls, found, clock, quorum=quorum)
         target = numbered(access.collection, number_of(found.name) + 1)
         # What an earlier one has left behind.
         await schema.drop(target)
@@ -82,7 +82,7 @@ async def rewrite(
         made = await schema.read(target)
         if made is None:
             raise unavailable(f"the collection {target} of Weaviate is gone: is it made anew twice at once?")
-        new = _Side(calls, made, quorum=quorum)
+        new = _Side(calls, made, clock, quorum=quorum)
         async with _dropped_unless_done(schema, target) as done:
             await _copy(old, new, change, told)
             async with _frozen(schema, found):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -12,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...ports.factstore import FactFilter, FactKey, RawHit, TermStatistics
+from ...ports.runtime import Clock
 from ..facts.bm25 import Rarities
 from ..facts.checks import distinct
 from ..facts.vectors import DIGITS, direction_of
-from .calls import TooMuch, together
+from .calls import TooMuch, both_of, together
+from .counted import Counted
 from .filters import after_key, both, by_bucket, in_slices, left_by, of_scope, with_ids, with_term
 from .naming import SLICES, bucket_of, key_of, object_id, word
 from .querying import RESULTS_MAX, Lengths, Queries
@@ -24,7 +25,9 @@ from .records import KEY, TERMS, text, vector_of, words_of
 if TYPE_CHECKING:
     from .wire import base_pb2
 
-WORDS_FACTOR = 4
+_Parts = Sequence["tuple[str, base_pb2.Filters]"]
+
+WORDS_FACTOR = 2
 WORDS_MIN = 256
 """Of each tenant so many times the hits that are asked for are fetched by words, and at least so many: Weaviate's own
 order is by statistics of the whole tenant, ours by those of what the filter leaves."""
@@ -35,8 +38,8 @@ VECTORS_MIN = 64
 PAGE_KEYS = 10_000
 """Most keys of a page of a listing."""
 
-_SLICED = 6_000
-"""Where more objects match than one answer holds, slices are asked for that have about so many."""
+_SPLIT = 8
+"""Where more objects match than one answer holds, it is split into so many."""
 
 
 class Searching:
@@ -45,11 +48,18 @@ class Searching:
     Args:
         queries: to the collection.
         buckets: how many tenants it has.
+        clock: the source of time.
     """
 
-    def __init__(self, queries: Queries, buckets: int) -> None:
+    def __init__(self, queries: Queries, buckets: int, clock: Clock) -> None:
         self._queries = queries
         self._buckets = buckets
+        # A search asks for candidates and then for the statistics by which these were scored.
+        self._counted: Counted[tuple[tuple[str, ...], FactFilter], TermStatistics] = Counted(clock)
+
+    def changed(self) -> None:
+        """Forgets what was counted, because something was written or removed."""
+        self._counted.forget()
 
     async def by_keywords(self, terms: Sequence[str], where: FactFilter, limit: int) -> tuple[RawHit, ...]:
         """Returns the best versions by BM25, of those that Weaviate has put first."""
@@ -57,14 +67,22 @@ class Searching:
         if not asked:
             return ()
         wanted = min(max(WORDS_FACTOR * limit, WORDS_MIN), RESULTS_MAX)
-        found = await together(
-            self._queries.by_words(bucket, left_by(where, scopes), wanted, (KEY, TERMS), [word(term) for term in asked])
-            for bucket, scopes in by_bucket(where.scopes, self._buckets).items()
+        parts, changes = self._parts(where), self._counted.changes
+        words = [word(term) for term in asked]
+        totals = await self._totals(parts)
+        found, lengths = await both_of(
+            together(self._queries.by_words(bucket, left, wanted, (KEY, TERMS), words) for bucket, left in parts),
+            self._lengths(parts, totals),
         )
         written = [(key_of(text(one, KEY)), words_of(one)) for results in found for one in results]
-        if not written:
-            return ()
-        known = await self._known(asked, where, None if any(len(one) == wanted for one in found) else written)
+        if any(len(results) == wanted for results in found):
+            counts = await self._frequencies(words, parts, totals)
+        else:
+            # Whatever has any of the words is there.
+            sets = [set(one) for _, one in written]
+            counts = [sum(one in terms_of for terms_of in sets) for one in words]
+        known = _known(lengths, counts)
+        self._counted.put((asked, where), known, changes)
         rarities = Rarities.of([word(term) for term in asked], known)
         return best(((key, rarities.score(words)) for key, words in written), limit)
 
@@ -76,8 +94,7 @@ class Searching:
         wanted = min(max(VECTORS_FACTOR * limit, limit + VECTORS_MIN), RESULTS_MAX)
         data = direction.astype("<f4").tobytes()
         found = await together(
-            self._queries.by_vector(bucket, left_by(where, scopes), wanted, (KEY,), data)
-            for bucket, scopes in by_bucket(where.scopes, self._buckets).items()
+            self._queries.by_vector(bucket, left, wanted, (KEY,), data) for bucket, left in self._parts(where)
         )
         pairs = [
             (key_of(text(one, KEY)), stored)
@@ -100,16 +117,20 @@ class Searching:
     async def statistics(self, terms: Sequence[str], where: FactFilter) -> TermStatistics:
         """Counts what a filter leaves, and how many of that have each term."""
         asked = distinct(terms)
-        known = await self._known(asked, where, None)
+        known = self._counted.get((asked, where))
+        if known is None:
+            parts = self._parts(where)
+            totals = await self._totals(parts)
+            lengths, found = await both_of(
+                self._lengths(parts, totals), self._frequencies([word(term) for term in asked], parts, totals)
+            )
+            known = _known(lengths, found)
         counts = dict(zip(asked, known.frequencies, strict=True))
         return known._replace(frequencies=tuple(counts[term] for term in terms))
 
     async def matching(self, where: FactFilter, after: FactKey | None, limit: int) -> tuple[FactKey, ...]:
         """Returns the first keys after ``after`` that a filter leaves."""
-        found = await together(
-            self._first(bucket, left_by(where, scopes), after, limit)
-            for bucket, scopes in by_bucket(where.scopes, self._buckets).items()
-        )
+        found = await together(self._first(bucket, left, after, limit) for bucket, left in self._parts(where))
         return tuple(islice(heapq.merge(*found), limit))
 
     async def page(self, scope: str, after: FactKey | None, limit: int) -> list[FactKey]:
@@ -125,17 +146,19 @@ class Searching:
     ) -> list[FactKey]:
         """Returns the first keys after ``after``. Weaviate would sort objects, which costs three times as much."""
         filters = ([] if left is None else [left]) + ([] if after is None else [after_key(after)])
-        count = await self._queries.count(bucket, both(*filters))
-        # What comes meanwhile has room; what does not fit shows by a full answer.
-        parts = max(1, -(-count // _SLICED))
         found: list[FactKey] = []
-        for part in range(parts):
-            sliced = filters
-            if parts > 1:
-                sliced = [*filters, in_slices(part * SLICES // parts, (part + 1) * SLICES // parts)]
+        ranges = [(0, SLICES)]
+        while ranges:
+            first, end = ranges.pop()
+            sliced = filters if end - first == SLICES else [*filters, in_slices(first, end)]
             results = await self._queries.objects(bucket, both(*sliced), RESULTS_MAX, (KEY,))
             if len(results) == RESULTS_MAX:
-                raise TooMuch(f"{RESULTS_MAX} objects or more where {count} in {parts} parts were counted")
+                if end - first == 1:
+                    raise TooMuch(f"one of {SLICES} slices has {RESULTS_MAX} objects or more")
+                # There may be more: each part by itself. The first answer tells nothing of how many.
+                step = max(1, (end - first) // _SPLIT)
+                ranges += [(at, min(at + step, end)) for at in range(first, end, step)]
+                continue
             found = heapq.nsmallest(limit, (*found, *(key_of(text(one, KEY)) for one in results)))
         return found
 
@@ -151,32 +174,27 @@ class Searching:
             one.metadata.id: stored for results in found for one in results if (stored := vector_of(one)) is not None
         }
 
-    async def _known(
-        self, terms: Sequence[str], where: FactFilter, written: Sequence[tuple[FactKey, list[str]]] | None
-    ) -> TermStatistics:
-        """Counts what a filter leaves.
+    async def _totals(self, parts: _Parts) -> list[int]:
+        """Counts everything in each tenant, which costs nothing."""
+        return await together(self._queries.count(bucket, None) for bucket, _ in parts)
 
-        Args:
-            terms: each once.
-            where: the filter.
-            written: everything in it that has any of the terms, as it is written; None if that is not known.
-        """
-        parts = [(bucket, left_by(where, scopes)) for bucket, scopes in by_bucket(where.scopes, self._buckets).items()]
-        words = [word(term) for term in terms]
-        lengths = together(self._queries.lengths(bucket, left) for bucket, left in parts)
-        if written is None:
-            counting = together(
-                self._queries.count(bucket, both(left, with_term(one))) for one in words for bucket, left in parts
-            )
-            measured, counts = await asyncio.gather(lengths, counting)
-            frequencies = [sum(counts[at : at + len(parts)]) for at in range(0, len(counts), len(parts))]
-        else:
-            measured = await lengths
-            sets = [set(found) for _, found in written]
-            frequencies = [sum(one in found for found in sets) for one in words]
-        versions, mean = _all(measured)
-        # Counts are of moments that follow each other: what came in between must not make more of some than of all.
-        return TermStatistics(versions, mean, tuple(min(count, versions) for count in frequencies))
+    async def _lengths(self, parts: _Parts, totals: Sequence[int]) -> list[Lengths]:
+        return await together(
+            self._queries.lengths(bucket, left, total) for (bucket, left), total in zip(parts, totals, strict=True)
+        )
+
+    async def _frequencies(self, words: Sequence[str], parts: _Parts, totals: Sequence[int]) -> list[int]:
+        """Counts what has each of the words, each once."""
+        counts = await together(
+            self._queries.about(bucket, both(left, with_term(one)), total)
+            for one in words
+            for (bucket, left), total in zip(parts, totals, strict=True)
+        )
+        return [sum(counts[at : at + len(parts)]) for at in range(0, len(counts), len(parts))]
+
+    def _parts(self, where: FactFilter) -> _Parts:
+        """Returns which tenants are asked, and by which filter each."""
+        return [(bucket, left_by(where, scopes)) for bucket, scopes in by_bucket(where.scopes, self._buckets).items()]
 
 
 def best(found: Iterable[tuple[FactKey, float]], limit: int) -> tuple[RawHit, ...]:
@@ -192,6 +210,12 @@ def similarities(vectors: Sequence[NDArray[np.float32]], direction: NDArray[np.f
     near = (np.stack(vectors) @ direction).astype(np.float64)
     scores: list[float] = (near.round(DIGITS) + 0.0).tolist()
     return scores
+
+
+def _known(measured: Iterable[Lengths], frequencies: Iterable[int]) -> TermStatistics:
+    versions, mean = _all(measured)
+    # Counts are of moments that follow each other: what came in between must not make more of some than of all.
+    return TermStatistics(versions, mean, tuple(min(count, versions) for count in frequencies))
 
 
 def _all(measured: Iterable[Lengths]) -> tuple[int, float]:

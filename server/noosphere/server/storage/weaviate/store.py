@@ -41,10 +41,10 @@ T = TypeVar("T")
 class _Opened:
     """A collection that is ready, and what is done with it."""
 
-    def __init__(self, calls: Calls, collection: Collection, *, quorum: bool) -> None:
+    def __init__(self, calls: Calls, collection: Collection, clock: Clock, *, quorum: bool) -> None:
         self.collection = collection
         self.queries = Queries(calls, collection, quorum=quorum)
-        self.searching = Searching(self.queries, collection.buckets)
+        self.searching = Searching(self.queries, collection.buckets, clock)
         self.contents = Contents(self.queries, collection)
 
 
@@ -113,7 +113,7 @@ class WeaviateFactStore:
         if self._opened is None:
             await self._ready()
             check_contents(contents, self._dimension)
-        await self._retried(lambda opened: opened.contents.write(tuple(first.values())))
+        await self._changing(lambda opened: opened.contents.write(tuple(first.values())))
 
     async def read(self, keys: Sequence[FactKey]) -> tuple[FactContent | None, ...]:
         """Returns versions; see the port."""
@@ -174,7 +174,7 @@ class WeaviateFactStore:
         self._calls.check()
         check_keys(keys)
         wanted = tuple(dict.fromkeys(keys))
-        return await self._retried(lambda opened: opened.contents.remove(wanted))
+        return await self._changing(lambda opened: opened.contents.remove(wanted))
 
     async def versions(self, scope: str) -> AsyncIterator[FactKey]:
         """Streams the versions of a scope by pages: what comes or goes meanwhile may be among them or not."""
@@ -246,10 +246,10 @@ class WeaviateFactStore:
         async with self._opening:
             if self._opened is None:
                 collection = await self._schema.ready(self._wanted)
-                opened = _Opened(self._calls, collection, quorum=self._access.replication > 1)
+                opened = _Opened(self._calls, collection, self._clock, quorum=self._access.replication > 1)
                 if collection.model != self._wanted and not await self._any_vector(opened):
                     collection = await self._schema.remodel(collection, self._wanted)
-                    opened = _Opened(self._calls, collection, quorum=self._access.replication > 1)
+                    opened = _Opened(self._calls, collection, self._clock, quorum=self._access.replication > 1)
                 self._opened = opened
             return self._opened
 
@@ -270,6 +270,13 @@ class WeaviateFactStore:
                 return await call(await self._ready())
         except TooMuch as error:
             raise unavailable(f"an answer of Weaviate is too large: {error}") from error
+
+    async def _changing(self, call: Callable[[_Opened], Awaitable[T]]) -> T:
+        try:
+            return await self._retried(call)
+        finally:
+            if self._opened is not None:
+                self._opened.searching.changed()
 
     async def _keys_of(self, tenant: str) -> AsyncIterator[FactKey]:
         after = FactKey("", "", 0)
