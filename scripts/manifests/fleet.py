@@ -34,6 +34,13 @@ def would_start(documents: Documents) -> Iterator[str]:
         yield "settings: nobody administers replicas"
     if not settings.audit_log:
         yield "settings: nobody notes who did what"
+    if settings.weaviate_url:
+        if not settings.weaviate_api_key.get_secret_value():
+            yield "settings: Weaviate does not ask who calls"
+        if settings.weaviate_replication < REPLICAS_MIN:
+            yield f"settings: facts are on {settings.weaviate_replication} nodes of Weaviate"
+        if not settings.weaviate_grpc:
+            yield "settings: Weaviate's gRPC is behind another name than its API in JSON (weaviate_grpc)"
     for key in ("redis_tls_ca", "etcd_tls_ca", "etcd_tls_certificate"):
         if getattr(settings, key) is None:
             yield f"settings: without {key} what goes to engines may be read on its way"

@@ -88,12 +88,12 @@ def what_is_needed_is_reached(documents: Documents) -> Iterator[str]:
 
 def _reached(settings: Settings) -> Iterator[int]:
     urls = [*split_list(settings.redis_urls.get_secret_value()), settings.trace_endpoint, settings.jwt_jwks]
-    urls += [str(getattr(settings, "weaviate_url", "") or "")]
+    urls += [settings.weaviate_url]
     for url in urls:
         parts = urlsplit(url)
         if parts.hostname:
             yield parts.port or _PORTS[parts.scheme]
-    addresses = [*split_list(settings.etcd_endpoints), str(getattr(settings, "weaviate_grpc", "") or "")]
+    addresses = [*split_list(settings.etcd_endpoints), settings.weaviate_grpc]
     yield from (split_address(one)[1] for one in addresses if one)
 
 
