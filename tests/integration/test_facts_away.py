@@ -35,12 +35,16 @@ class PassingStore:
         self.away = False
         self.read_only: set[str] = set()
         """Scopes whose contents nobody may write."""
+        self.keeps = False
+        """Whether nothing can be removed."""
         self.refused = 0
         """How many writes were refused."""
 
     def __getattr__(self, name: str) -> Any:
         if self.away and name != "engine":
             raise Refusal(Reason.ENGINE_UNAVAILABLE, "the index does not answer")
+        if self.keeps and name == "remove":
+            raise Refusal(Reason.ENGINE_UNAVAILABLE, "the index is read-only")
         return self._writing if name == "write" else getattr(self._store, name)
 
     async def _writing(self, contents: Sequence[FactContent]) -> None:
@@ -244,13 +248,42 @@ async def test_where_a_part_of_the_store_is_away_the_rest_is_decided(tmp_path: P
         other = user_name()
         assert around.passing is not None
         around.passing.read_only.add(stuck)
-        for at in range(2 * BATCH):
+        for at in range(BATCH):
             claim = f"Likes tea number {at}"
             await facts.submit(pb.Candidate(text=claim, owner=stuck), pb.Candidate(text=claim, owner=stuck), wait=False)
             await facts.submit(pb.Candidate(text=claim, owner=other), wait=False)
-        while len(await facts.candidates(other)) < 2 * BATCH:
+        while len(await facts.candidates(other)) < BATCH:
             await local.elapse(1_000)
         assert await facts.candidates(stuck) == []
+
+
+@pytest.mark.parametrize("by", ["id", "query", "owner"])
+async def test_forgetting_that_was_cut_off_goes_on_when_it_is_called_again(
+    tmp_path: Path, around: Surroundings, by: str
+) -> None:
+    around.store = None
+    async with local_server(tmp_path) as local:
+        facts, talk, user = await begin(local)
+        heard = await talk.hears("I like green tea.")
+        claim = {"owner": user, "channel": pb.CHANNEL_USER, "evidence": [heard]}
+        known = await facts.decided("Likes green tea", **claim)
+        wanted: dict[str, Any] = {"query": "tea", "owner": user} if by == "query" else {"all": True, "owner": user}
+        wanted = {"fact_id": known.fact_id} if by == "id" else wanted
+        store = around.passing
+        assert store is not None
+        store.keeps = True
+        for _ in range(2):
+            with refusal(Reason.ENGINE_UNAVAILABLE):
+                await facts.forget(**wanted)
+        assert await facts.listed(user) == [], "the ledger has forgotten it"
+        assert (await store.stats()).versions == 1
+        store.keeps = False
+        report = await facts.forget(**wanted)
+        assert (await store.stats()).versions == 0
+        if by == "id":
+            assert list(report.fact_ids) == [known.fact_id]
+            with refusal(Reason.ENTRY_NOT_FOUND):
+                await facts.forget(**wanted)
 
 
 async def test_while_the_queue_is_away_it_is_asked_now_and_then_and_the_log_says_so_once(

@@ -6,6 +6,5 @@ from collections.abc import Mapping
 
 from .course import MakeWorld
 from .embedded import EmbeddedWorld
-from .fleet import FleetWorld
 
-WORLDS: Mapping[str, MakeWorld] = {"embedded": EmbeddedWorld, "fleet": FleetWorld}
+WORLDS: Mapping[str, MakeWorld] = {"embedded": EmbeddedWorld}

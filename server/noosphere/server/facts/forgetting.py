@@ -14,7 +14,6 @@ import msgspec
 import structlog
 
 from noosphere.consistency import NEVER_MS, Reason, Refusal, fingerprint, invalid
-from noosphere.consistency.limits import CLIENT_REQUEST_AGE_MS
 
 from ..memory.access import OPERATOR_PREFIX
 from ..memory.admission import require_writer
@@ -26,6 +25,7 @@ from ..ports.factstore import NO_STORE, FactContent, FactKey, FactStore
 from ..ports.grants import Verb
 from ..ports.sources import SOURCES_MAX, Redaction
 from ..ports.store import Mutation
+from .answers import Answers
 from .candidate_jobs import candidate_in
 from .compressing import FACT_REFERENCE
 from .contents import content_key
@@ -48,7 +48,7 @@ from .ledger import (
     put,
 )
 from .removing import Removal
-from .requests import request_digest, reused
+from .requests import request_digest
 from .scopes import IdKind, check_scope, make_id, operates, require_write, scope_of, scope_or_own
 from .selecting import FOUND_MAX, Selected, Wanted, select
 from .sources import rests_on
@@ -70,13 +70,6 @@ log = structlog.get_logger(__name__)
 
 IDS_MAX = 1_000
 CALLS_MAX = 1_000
-
-
-class _Answer(msgspec.Struct, frozen=True, array_like=True):
-    """What a request meant, and what it was answered."""
-
-    meaning: bytes
-    forgot: Forgot
 
 
 class Forgetting:
@@ -111,6 +104,7 @@ class Forgetting:
         self._ledger = ledger
         self._store = store
         self._fresh = Fresh(ledger, store)
+        self._answers = Answers(ledger)
         self._entropy = entropy
         self._waiting = WaitingWork(ledger, queue, entropy=entropy, decided=decided)
         self._removal = Removal(
@@ -137,27 +131,33 @@ class Forgetting:
         meaning = fingerprint("ForgetFacts", *wanted, scope)
         # Of a producer in every scope it is not remembered: there is no one ledger, and nothing new to be lost.
         key = _request_key(call) if not dry_run and (wanted.fact_id or wanted.owner or scope) else ""
-        if key and (answer := await self._answered(scopes[0], key, meaning)) is not None:
+        if key and (answer := await self._answers.known(scopes[0], key, meaning)) is not None:
             return answer
         ids: list[str] = []
         places: Counter[str] = Counter()
         remaining = [BACKUPS]
         for one in scopes:
+            begun = await self._removal.begun(one, wanted.fact_id) if wanted.fact_id and not dry_run else None
+            if begun is not None and wanted.owner in ("", begun.owner):
+                # An earlier call was cut off after the ledger had forgotten it.
+                require_write(self._core, call, one, begun.owner, Verb.DELETE)
+                counted, left = await self._removal.words(one, (begun,))
+                places.update(counted, facts=1)
+                ids.append(begun.fact_id)
+                remaining += left
+                continue
             selected = await self._select(one, wanted)
             for note in (*selected.facts, *selected.summaries):
                 require_write(self._core, call, one, note.owner, Verb.DELETE)
             gone, left = await self._in_scope(one, wanted, selected, places, dry_run=dry_run)
             ids += gone
             remaining += left
+            if not dry_run:
+                # Nor does anything else stay behind of a call that was cut off and now comes again.
+                await self.resume(one)
         forgot = Forgot(tuple(ids[:IDS_MAX]), tuple(sorted((+places).items())), tuple(dict.fromkeys(remaining)))
         if key:
-            await self._ledger.change(
-                scopes[0],
-                (key,),
-                lambda page: [
-                    put(key, _Answer(meaning, forgot), until_ms=page.view.now_ms + CLIENT_REQUEST_AGE_MS),
-                ],
-            )
+            await self._answers.remember(scopes[0], key, meaning, forgot)
         return forgot
 
     async def of_owner(self, owner: str, scope: str, *, dry_run: bool) -> Forgot:
@@ -186,6 +186,8 @@ class Forgetting:
             # One round is about so many at most.
             if dry_run or max(len(selected.facts), len(selected.held)) < FOUND_MAX:
                 break
+        if not dry_run:
+            await self.resume(scope)
         return Forgot(tuple(ids), tuple(sorted((+places).items())), tuple(dict.fromkeys(remaining)))
 
     async def sweep(self, scope: str) -> None:
@@ -229,20 +231,6 @@ class Forgetting:
             gone = [msgspec.json.decode(entry.data, type=Forgotten) for entry in page.entries]
             await self._removal.words(scope, gone)
             done += len(gone)
-
-    async def _answered(self, scope: str, key: str, meaning: bytes) -> Forgot | None:
-        """Returns what a request was answered that comes again: what was said since is not forgotten by it.
-
-        Raises:
-            Refusal: REQUEST_ID_REUSED, if it meant something else.
-        """
-        page = await self._ledger.read(scope, (key,), accepted=True)
-        known = page.get(key, _Answer)
-        if known is None:
-            return None
-        if known.meaning != meaning:
-            raise reused("to forget something else", scope, page.view.head)
-        return known.forgot
 
     async def _scopes(self, call: Call, wanted: Wanted, scope: str) -> tuple[str, ...]:
         named = [bool(wanted.fact_id), bool(wanted.query), bool(wanted.producer), wanted.all]

@@ -60,6 +60,11 @@ class Removal:
         self._entropy = entropy
         self._cache_drops = cache_drops
 
+    async def begun(self, scope: str, fact_id: str) -> Forgotten | None:
+        """Returns what is left of a fact that the ledger has forgotten, and whose words may still stand somewhere."""
+        key = forgotten_key(fact_id)
+        return (await self._ledger.read(scope, (key,), accepted=True)).get(key, Forgotten)
+
     async def words(self, scope: str, gone: Sequence[Forgotten]) -> tuple[Counter[str], tuple[str, ...]]:
         """Removes the words of forgotten facts everywhere but in the ledger, where there are none."""
         places: Counter[str] = Counter()

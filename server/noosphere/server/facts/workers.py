@@ -35,7 +35,7 @@ POLL_SECONDS_MAX = 60.0
 """The same once there has been nothing to do for a while; new work is told of."""
 
 AWAY_SECONDS_MAX = 10.0
-"""Longest rest before jobs are taken again while an engine is away, and longest time that such a job waits."""
+"""Longest rest before jobs are taken again while an engine is away."""
 
 
 class Retry(Exception):
@@ -114,7 +114,6 @@ class Workers:
         self._poll_seconds = POLL_SECONDS
         self._rest_seconds = 0.0
         self._away: Refusal | None = None
-        self._away_in_a_row = 0
         self._places = asyncio.Semaphore(AT_ONCE)
 
     def wake(self) -> None:
@@ -142,8 +141,7 @@ class Workers:
             try:
                 taken = await self._queue.take(
                     self._name,
-                    # While an engine is away one job tells as much as many.
-                    1 if self._rest_seconds else self._lane.batch,
+                    self._lane.batch,
                     LEASE_MS,
                     priority_min=self._lane.priority_min,
                     priority_max=self._lane.priority_max,
@@ -208,10 +206,6 @@ class Workers:
         async with self._places:
             if self._pause is not None:
                 await self._pause()
-            if self._away is not None and self._away_in_a_row >= AT_ONCE:
-                # It would only fail like those before it, after as long a wait.
-                await self._give_back(leased, self._away)
-                return False
             return await self._do(leased)
 
     async def _do(self, leased: LeasedJob) -> bool:
@@ -233,7 +227,6 @@ class Workers:
             reason = f"{refusal.reason}: {refusal.message}"
             if refusal.reason is Reason.ENGINE_UNAVAILABLE:
                 self._away = refusal
-                self._away_in_a_row += 1
                 await self._give_back(leased, refusal)
                 return False
             patient = refusal.code is Code.UNAVAILABLE or attempt < ATTEMPTS_MAX
@@ -247,11 +240,9 @@ class Workers:
         """Rests for longer each time until a job is done, and tells of the first time only."""
         told = log.debug if self._rest_seconds else log.warning
         told(what, worker=self._name, reason=refusal.reason, message=refusal.message)
-        self._away_in_a_row = 0
         self._rest_seconds = min(AWAY_SECONDS_MAX, 2 * self._rest_seconds or RETRY_MS / 1000)
 
     def _is_back(self) -> None:
-        self._away_in_a_row = 0
         if self._rest_seconds:
             log.info("fact jobs are done again", worker=self._name)
             self._rest_seconds = 0.0
@@ -268,7 +259,8 @@ class Workers:
 
     async def _give_back(self, leased: LeasedJob, refusal: Refusal) -> None:
         """Gives a job back that could not be done because an engine is away, which is no failure of its own."""
-        wait_ms = min(round(AWAY_SECONDS_MAX * 1000), RETRY_MS * 2 ** min(leased.returned, 10))
+        # Longer than a rest in the end: where a part of a store is away, the rest has its turn.
+        wait_ms = min(RETRY_MS_MAX, RETRY_MS * 2 ** min(leased.returned, 10))
         reason = f"{refusal.reason}: {refusal.message}"
         try:
             await self._queue.fail(leased.lease, reason, retry_after_ms=wait_ms, counts=False)
