@@ -22,6 +22,8 @@ def would_start(documents: Documents) -> Iterator[str]:
         check_reach(settings)
     except StartupError as error:
         yield f"settings: {error}"
+    if settings.jwt_jwks_token_file is not None and settings.jwt_jwks_ca is None:
+        yield "settings: the authorities of this machine do not vouch for the API server (jwt_jwks_ca)"
     if not settings.etcd_endpoints:
         return
     if settings.insecure:
@@ -32,6 +34,13 @@ def would_start(documents: Documents) -> Iterator[str]:
         yield "settings: nobody administers replicas"
     if not settings.audit_log:
         yield "settings: nobody notes who did what"
+    if settings.weaviate_url:
+        if not settings.weaviate_api_key.get_secret_value():
+            yield "settings: Weaviate does not ask who calls"
+        if settings.weaviate_replication < REPLICAS_MIN:
+            yield f"settings: facts are on {settings.weaviate_replication} nodes of Weaviate"
+        if not settings.weaviate_grpc:
+            yield "settings: Weaviate's gRPC is behind another name than its API in JSON (weaviate_grpc)"
     for key in ("redis_tls_ca", "etcd_tls_ca", "etcd_tls_certificate"):
         if getattr(settings, key) is None:
             yield f"settings: without {key} what goes to engines may be read on its way"
@@ -50,6 +59,8 @@ def numbers_fit_the_engines(documents: Documents) -> Iterator[str]:
     replicas = at(documents.deployment, "spec", "replicas")
     strategy = at(documents.deployment, "spec", "strategy", "type")
     scalers = list(documents.of("HorizontalPodAutoscaler"))
+    if not at(documents.deployment, "spec", "minReadySeconds"):
+        yield "minReadySeconds: a new server that fails at once counts as one that serves"
     if not settings.etcd_endpoints:
         if scalers:
             yield "autoscaler: scales a server that keeps its data in a folder of its own"
@@ -64,8 +75,6 @@ def numbers_fit_the_engines(documents: Documents) -> Iterator[str]:
         "maxUnavailable": 0,
     }:
         yield "strategy: a server is stopped before another one serves"
-    if not at(documents.deployment, "spec", "minReadySeconds"):
-        yield "minReadySeconds: a new server that fails at once takes all old ones with it"
     if scalers and replicas is not None:
         yield "replicas: each apply sets back what the autoscaler has decided"
     if not scalers and (replicas or 0) < REPLICAS_MIN:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from noosphere.server.addresses import split_address, split_list
 from noosphere.server.config import Settings
 
-from .documents import SERVER, Document, Documents, at, selects_servers
+from .documents import SELECTOR, SERVER, Document, Documents, at, selects_servers
 from .settings import settings_of
 
 _PORTS = {"https": 443, "http": 80, "redis": 6379, "rediss": 6379}
@@ -45,6 +45,8 @@ def is_found_by_name(documents: Documents) -> Iterator[str]:
         yield "service: is not headless, so connections stay at the server that they came to first"
     if not selects_servers(at(service, "spec", "selector")):
         yield "service: does not select the servers"
+    if not SELECTOR.items() <= at(service, "metadata", "labels", default={}).items():
+        yield "service: has not the labels of servers, by which it is found"
     if at(service, "spec", "publishNotReadyAddresses"):
         yield "service: stands for servers that are not ready"
 
@@ -86,12 +88,12 @@ def what_is_needed_is_reached(documents: Documents) -> Iterator[str]:
 
 def _reached(settings: Settings) -> Iterator[int]:
     urls = [*split_list(settings.redis_urls.get_secret_value()), settings.trace_endpoint, settings.jwt_jwks]
-    urls += [str(getattr(settings, "weaviate_url", "") or "")]
+    urls += [settings.weaviate_url]
     for url in urls:
         parts = urlsplit(url)
         if parts.hostname:
             yield parts.port or _PORTS[parts.scheme]
-    addresses = [*split_list(settings.etcd_endpoints), str(getattr(settings, "weaviate_grpc", "") or "")]
+    addresses = [*split_list(settings.etcd_endpoints), settings.weaviate_grpc]
     yield from (split_address(one)[1] for one in addresses if one)
 
 

@@ -11,7 +11,7 @@ from .lost import lost_updates
 from .report import about, details
 from .results import Results
 from .rows import Unmeasured
-from .side_tables import side_by_side
+from .side_tables import side_by_side, side_by_side_details
 
 _COMPACTION_WORDS = {"compress": "**compress**"}
 
@@ -23,8 +23,9 @@ def blocks_of(results: Results) -> Mapping[str, Callable[[], str]]:
         "verdict": lambda: _verdict(results),
         "missed": lambda: _missed(results),
         "unmeasured": lambda: _unmeasured(results),
-        "side-by-side": lambda: _of(results, "side-by-side", side_by_side),
-        "lost-updates": lambda: _of(results, "lost-updates", lost_updates),
+        "side-by-side": lambda: _pictured(results, "side-by-side", side_by_side, "Operations a second"),
+        "side-by-side-details": lambda: _of(results, "side-by-side", side_by_side_details),
+        "lost-updates": lambda: _pictured(results, "lost-updates", lost_updates, "Lost updates and stale decisions"),
         "quality": lambda: _quality(results),
         "details": lambda: details(results),
         "recall-ablation": lambda: _of(results, "recall", _ablation),
@@ -37,6 +38,13 @@ def blocks_of(results: Results) -> Mapping[str, Callable[[], str]]:
 def _of(results: Results, name: str, make: Callable[[Mapping[str, Any]], str]) -> str:
     found = results.documents.get(name, {"why": "this run left it out"})
     return make(found["result"]) if "result" in found else f"Not measured: {found['why']}."
+
+
+def _pictured(results: Results, name: str, make: Callable[[Mapping[str, Any]], str], title: str) -> str:
+    table = _of(results, name, make)
+    # Nothing is drawn of what was not measured.
+    measured = "result" in results.documents.get(name, {})
+    return f"{table}\n\n![{title}, ours and peers](images/bench/{name}.svg)" if measured else table
 
 
 def _verdict(results: Results) -> str:

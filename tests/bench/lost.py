@@ -26,8 +26,7 @@ def lost_updates(found: Mapping[str, Any]) -> str:
 
 
 def _line(variant: Run, runs: Mapping[str, Run]) -> Sequence[str]:
-    label = f"{variant['product']} {variant['version']}".strip() + f", {variant['use']}: {variant['how']}"
-    label = f"**{label}**" if variant["ours"] else label
+    label = f"**{variant['name']}**" if variant["ours"] else str(variant["name"])
     if variant["unavailable"]:
         return label, f"not measured: {_cut(variant['unavailable'])}", *[""] * 7
     return (

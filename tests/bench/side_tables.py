@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .grid import grid
 from .results import Results
 
 OPERATIONS = {
-    "get": "Get, calls/s",
-    "put": "Put, calls/s",
-    "append": "append to one list, calls/s",
-    "rmw": "read-modify-write of one key, calls/s",
-    "batch": "100 keys written, batches/s",
-    "watch": "watch latency, ms",
+    "get": "Get /s",
+    "put": "Put /s",
+    "append": "append /s",
+    "rmw": "read-modify-write of one key /s",
+    "batch": "batch of 100 keys /s",
+    "watch": "watch latency",
 }
 _CHARS_MAX = 100
 LATENCY = "watch"
@@ -22,32 +22,50 @@ LATENCY = "watch"
 
 
 def side_by_side(found: Mapping[str, Any]) -> str:
-    """Returns a table: one line for each contestant, one column for each operation."""
+    """Returns the short table: one line for each contestant, the rate and the median of each operation."""
+    return _table(found, lambda one: str(one["name"]), _short)
+
+
+def side_by_side_details(found: Mapping[str, Any]) -> str:
+    """Returns the long one: how each is used, quartiles of rates, ratios to ours, both percentiles."""
+    return _table(found, lambda one: f"`{one['name']}`: {one['label']}", _long)
+
+
+def _table(found: Mapping[str, Any], label: Callable[[Any], str], show: Callable[[str, Any], str]) -> str:
     operations = [name for name in OPERATIONS if name in found["operations"]]
     header = ("", "acknowledged when", *(OPERATIONS[name] for name in operations))
     lines: list[Sequence[str]] = []
     for one in found["contestants"]:
         if "why" in one:
-            lines.append((one["label"], f"not measured: {one['why']}", *[""] * len(operations)))
+            lines.append((label(one), f"not measured: {_cut(one['why'])}", *[""] * len(operations)))
             continue
-        cells = [_cell(name, found["operations"][name].get(one["name"])) for name in operations]
-        label = f"**{one['label']}**" if one["ours"] else one["label"]
-        lines.append((label, one["durability"], *cells))
+        of = [(name, found["operations"][name].get(one["name"])) for name in operations]
+        cells = ["" if figures is None else show(name, figures) for name, figures in of]
+        lines.append((f"**{label(one)}**" if one["ours"] else label(one), one["durability"], *cells))
     return grid(header, lines)
 
 
-def _cell(operation: str, found: Mapping[str, Any] | None) -> str:
-    if found is None:
-        return ""
+def _short(operation: str, found: Mapping[str, Any]) -> str:
+    if "why" in found:
+        return "none"
+    median = f"{_digits(found['p50_ms'])} ms"
+    return median if operation == LATENCY else f"{_digits(found['rate']['median'])} ({median})"
+
+
+def _long(operation: str, found: Mapping[str, Any]) -> str:
     if "why" in found:
         return _cut(found["why"])
-    times = f"{found['p50_ms']:.2g} / {found['p99_ms']:.2g} ms"
+    times = f"{_digits(found['p50_ms'])} / {_digits(found['p99_ms'])} ms"
     if operation == LATENCY:
         return times
     rate = found["rate"]
-    spread = f"{rate['low']:,.0f} to {rate['high']:,.0f}"
+    spread = f"{_digits(rate['low'])} to {_digits(rate['high'])}"
     share = f", {found['ratio']['median']:.2g} of ours" if "ratio" in found else ""
-    return f"{rate['median']:,.0f} ({spread}{share}); {times}"
+    return f"{_digits(rate['median'])} ({spread}{share}); {times}"
+
+
+def _digits(figure: float) -> str:
+    return f"{figure:,.0f}" if figure >= 10 else f"{figure:.1f}" if figure >= 1 else f"{figure:.2g}"
 
 
 def _cut(why: str) -> str:

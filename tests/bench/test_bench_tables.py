@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.bench.lost import lost_of, lost_updates
 from tests.bench.results import Results
-from tests.bench.side_tables import rates_of, side_by_side
+from tests.bench.side_tables import rates_of, side_by_side, side_by_side_details
 
 
 def _variant(name: str, *, ours: bool = False, unavailable: str = "") -> dict[str, Any]:
@@ -43,7 +43,7 @@ LOST = {
 
 def test_what_was_lost_is_told() -> None:
     told = lost_updates(LOST)
-    ours, peer, gone = (line for line in told.splitlines() if line.startswith(("| **Ours", "| Peer", "| Gone")))
+    ours, peer, gone = (line for line in told.splitlines() if line.startswith(("| **ours", "| peer", "| gone")))
     assert "| 0 of 160 |" in ours
     assert "| 0, 5 of 60 | 1.25 | 400 |" in ours
     assert "| 15 of 100 | 7 of 60 |" in peer
@@ -78,9 +78,15 @@ SIDE = {
 
 def test_rates_stand_beside_each_other() -> None:
     ours, peer, gone = side_by_side(SIDE).splitlines()[2:]
-    assert ours == "| **Ours** | fsync | 100 (99 to 101, 1 of ours); 1.5 / 9.8 ms | 1.5 / 9.8 ms |"
-    assert peer == "| Peer | memory | 250 (249 to 251, 2.5 of ours); 1.5 / 9.8 ms | tells nobody of changes |"
-    assert gone == "| Gone | not measured: no network |  |  |"
+    assert ours == "| **ours** | fsync | 100 (1.5 ms) | 1.5 ms |"
+    assert peer == "| peer | memory | 250 (1.5 ms) | none |"
+    assert gone == "| gone | not measured: no network |  |  |"
+
+
+def test_details_say_how_sure_a_rate_is_and_why_there_is_none() -> None:
+    ours, peer, _ = side_by_side_details(SIDE).splitlines()[2:]
+    assert ours == "| **`ours`: Ours** | fsync | 100 (99 to 101, 1 of ours); 1.5 / 9.8 ms | 1.5 / 9.8 ms |"
+    assert peer == "| `peer`: Peer | memory | 250 (249 to 251, 2.5 of ours); 1.5 / 9.8 ms | tells nobody of changes |"
 
 
 def test_the_picture_of_rates_leaves_latencies_out() -> None:

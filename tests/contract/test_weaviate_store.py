@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import httpx
 import pytest
 from tests.contract.factlab import MODEL, WeaviateFactLab, fact, ids, refused, where
+from tests.support.cli import Cli
 from tests.support.redis import free_port
 from tests.support.weaviate import WeaviateProcess, needs_weaviate
 
 from noosphere.consistency import NEVER_MS, Reason, Refusal
+from noosphere.server.config import Settings
+from noosphere.server.fact_stores import weaviate_store
+from noosphere.server.facts.contents import Body
+from noosphere.server.facts.ledger import encode
 from noosphere.server.ports.factstore import BODY_BYTES_MAX, FactContent, StoreModel
 from noosphere.server.ports.runtime import SystemClock
+from noosphere.server.startup import StartupError
 from noosphere.server.storage.weaviate import WeaviateAccess, WeaviateFactStore, rewrite
 from noosphere.server.storage.weaviate.schema import FORMAT, Stamp
 
@@ -324,3 +331,22 @@ async def test_what_is_not_there_cannot_be_made_anew(weaviate_facts: WeaviateFac
 
 async def _unchanged(contents: Sequence[FactContent]) -> Sequence[FactContent]:
     return contents
+
+
+async def test_the_command_makes_the_index_on_weaviate_anew(weaviate_facts: WeaviateFactLab) -> None:
+    words = encode(Body("Tea is green"))
+    await weaviate_facts.store.write([fact(f"f{at}", "old", body=words, vector=NORTH) for at in range(3)])
+    options = [f"--weaviate-{name}={getattr(weaviate_facts.access, name)}" for name in ("url", "grpc", "collection")]
+    command = ("--json", "facts", "reindex", *options, "--weaviate-call-ms-max=1500", "--embedder=none")
+    done = await asyncio.to_thread(Cli().run, *command)
+    assert done.code == 0, done.err
+    assert done.json == {"version_count": 3, "vector_count": 0, "model": None, "model_before": MODEL.name}
+    assert ids(await weaviate_facts.store.by_keywords(["tea"], where(), 10)) == ["f0", "f1", "f2"]
+    assert await weaviate_facts.store.by_keywords(["old"], where(), 10) == ()
+
+
+async def test_without_the_package_a_server_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "weaviate.proto.v1", None)
+    settings = Settings(weaviate_url="http://127.0.0.1:1")
+    with pytest.raises(StartupError, match=r"weaviate_url needs another package: pip install 'noosphere\[weaviate\]'"):
+        await weaviate_store(settings, MODEL, SystemClock())

@@ -76,7 +76,8 @@ def test_weaviate_knows_who_calls_tells_nobody_and_needs_no_privileges() -> None
     assert at(values, "authentication", "anonymous_access", "enabled") is False
     assert at(values, "authorization", "rbac", "enabled") is True
     assert values["env"]["AUTHENTICATION_APIKEY_ENABLED"] == "true"
-    assert values["env"]["DISABLE_TELEMETRY"] == "true"
+    for name in ("DISABLE_TELEMETRY", "GO_PROFILING_DISABLE", "API_BASED_MODULES_DISABLED"):
+        assert values["env"][name] == "true"
     assert at(values, "initContainers", "sysctlInitContainer", "enabled") is False
     # The key is a reference to a Secret.
     assert "AUTHENTICATION_APIKEY_ALLOWED_KEYS" in values["envSecrets"]
@@ -116,6 +117,11 @@ def test_servers_look_for_engines_where_they_are() -> None:
         assert f"rediss://:$PASSWORD@{name}.$NODE" in GUIDE
     assert f"NODE=noosphere-engines.svc.cluster.local:{at(redis, 'redis', 'tlsPort')}" in GUIDE
     assert f"*.{headless.partition(':')[0]}" in certified
+    weaviate = values_of("weaviate")
+    domain = "noosphere-engines.svc.cluster.local"
+    assert settings.weaviate_url == f"http://weaviate.{domain}:{at(weaviate, 'service', 'ports', 0, 'port')}"
+    assert settings.weaviate_grpc == f"weaviate-grpc.{domain}:{at(weaviate, 'grpcService', 'ports', 0, 'port')}"
+    assert settings.weaviate_replication == weaviate["replicas"]
 
 
 def test_engines_let_in_servers_alone_where_they_listen() -> None:

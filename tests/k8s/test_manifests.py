@@ -31,7 +31,6 @@ HARMLESS = re.compile(
 )
 # Variables without which a server does the same as with them, or one thing less.
 OPTIONAL = {"NOOSPHERE_TRACE_SAMPLE_RATIO", "OTEL_EXPORTER_OTLP_HEADERS", "NOOSPHERE_TRACE_ENDPOINT"}
-OPTIONAL |= {"NOOSPHERE_WEAVIATE_REPLICATION", "NOOSPHERE_WEAVIATE_API_KEY", "NOOSPHERE_WEAVIATE_GRPC"}
 
 # What must not get lost, by the build that has it; `make campaigns` takes out everything there is, one after the other.
 GUARDED = [

@@ -14,11 +14,15 @@ import pytest
 from tests.simulation.world.__main__ import world_of
 from tests.simulation.world.course import Outcome, Size, simulate
 from tests.simulation.world.worlds import WORLDS
+from tests.support.effort import effort
 
 EVERYDAY = Size(workers=2, rovers=1, fault_seconds=4.0, tasks=4)
 CHUNKS = 20
 SEEDS = 10
 """In each chunk."""
+FLEET_CHUNKS = effort(8, 20)
+FLEET_SEEDS = 5
+"""Fewer: three servers take as long as five seeds of one."""
 
 
 def outcome_of(seed: int, world: str = "") -> Outcome:
@@ -29,9 +33,17 @@ def outcome_of(seed: int, world: str = "") -> Outcome:
 def test_seeds(chunk: int) -> None:
     failed = []
     for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
-        outcome = outcome_of(seed)
+        outcome = outcome_of(seed, "embedded")
         if outcome.problems:
             failed.append(outcome)
+    gc.collect()
+    assert not failed
+
+
+@pytest.mark.parametrize("chunk", range(FLEET_CHUNKS))
+def test_seeds_of_several_servers(chunk: int) -> None:
+    seeds = range(chunk * FLEET_SEEDS, (chunk + 1) * FLEET_SEEDS)
+    failed = [outcome for seed in seeds if (outcome := outcome_of(seed, "fleet")).problems]
     gc.collect()
     assert not failed
 

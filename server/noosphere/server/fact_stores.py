@@ -166,11 +166,12 @@ async def weaviate_store(settings: Settings, model: StoreModel, clock: Clock) ->
     """
     try:
         from .storage.weaviate import WeaviateFactStore
+
+        return await WeaviateFactStore.open(weaviate_access(settings), model=model, clock=clock)
     except ImportError as error:
         raise StartupError(
             f"weaviate_url needs another package: pip install 'noosphere[weaviate]' ({error})"
         ) from error
-    return await WeaviateFactStore.open(weaviate_access(settings), model=model, clock=clock)
 
 
 def weaviate_access(settings: Settings) -> WeaviateAccess:

@@ -177,6 +177,12 @@ class SimLoop(base_events.BaseEventLoop):
             raise self.escaped(f"{callback!r} comes from another thread")
         return self.call_soon(callback, *args, context=context)
 
+    def _asyncgen_finalizer_hook(self, agen: Any) -> None:
+        """Ends a generator that nobody reads on, as asyncio does; it is dropped here, not by a collector's thread."""
+        cast("Any", self)._asyncgens.discard(agen)
+        if not self.is_closed():
+            self.call_soon(self.create_task, agen.aclose())
+
     def escaped(self, how: str) -> Escaped:
         """Returns the error of a program that has got out of the simulation; the run has failed, whoever catches it."""
         error = Escaped(how)

@@ -6,5 +6,6 @@ from collections.abc import Mapping
 
 from .course import MakeWorld
 from .embedded import EmbeddedWorld
+from .fleet import FleetWorld
 
-WORLDS: Mapping[str, MakeWorld] = {"embedded": EmbeddedWorld}
+WORLDS: Mapping[str, MakeWorld] = {"embedded": EmbeddedWorld, "fleet": FleetWorld}

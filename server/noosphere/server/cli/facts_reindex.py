@@ -27,8 +27,11 @@ app = typer.Typer()
 def reindex(ctx: typer.Context, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Make the index of facts anew, after another embedder was configured. JSON: Reindexed.
 
-    Takes the options of `serve`, above all --data and those of the embedder. No server may use the data folder
-    meanwhile. The old index stays in place until the new one is complete: an interruption changes nothing.
+    Takes the options of `serve`, above all --data or --weaviate-url, and those of the embedder. No server may use the
+    data folder meanwhile. On Weaviate servers may run on: facts are found, and those that are decided meanwhile are
+    copied, too; for a moment at the end nothing new is taken. Configure and restart the servers afterwards. The old
+    index stays in place until the new one is complete: an interruption changes nothing. A Weaviate that refuses writes
+    after one takes them again when this has been done.
     """
     settings = load_settings(ctx, config).settings
     as_json = common(ctx, as_json=as_json).as_json
@@ -54,13 +57,17 @@ def reindex(ctx: typer.Context, config: ConfigOption = None, as_json: JsonOption
 
 async def _reindex(settings: Settings) -> tuple[str, Rewritten]:
     from noosphere.server.config import ConfigError
+    from noosphere.server.fact_stores import weaviate_access
     from noosphere.server.models import build
-    from noosphere.server.reindex import ReindexError, reindex
+    from noosphere.server.reindex import ReindexError, reindex, reindex_weaviate
 
     try:
         models = build(settings)
         try:
-            done = await reindex(settings.data, models.embedder, told=_told)
+            if settings.weaviate_url:
+                done = await reindex_weaviate(weaviate_access(settings), models.embedder, told=_told)
+            else:
+                done = await reindex(settings.data, models.embedder, told=_told)
         finally:
             await models.aclose()
     except (ConfigError, ReindexError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -111,14 +112,16 @@ class EtcdMember(grpc.GenericRpcHandler):
             await context.abort(UNAVAILABLE, "etcdserver: no leader")
 
     async def _keep_alive(self, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
-        async for request in requests:
-            await self._ready(context)
-            ttl = self.state.renew(request.id)
-            yield wire.LeaseKeepAliveResponse(header=self.state.header(), id=request.id, ttl=ttl)
+        async with _read(requests):
+            async for request in requests:
+                await self._ready(context)
+                ttl = self.state.renew(request.id)
+                yield wire.LeaseKeepAliveResponse(header=self.state.header(), id=request.id, ttl=ttl)
 
     async def _watch(self, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
         state = self.state
-        create = (await anext(aiter(requests))).create_request
+        async with _read(requests):
+            create = (await anext(aiter(requests))).create_request
         await self._ready(context)
         after = create.start_revision - 1 if create.start_revision else state.revision
         yield wire.WatchResponse(header=state.header(), created=True)
@@ -162,6 +165,16 @@ class EtcdMember(grpc.GenericRpcHandler):
             self.state.full = request.action == 1
         found = [wire.AlarmMember(member_id=1, alarm=wire.NOSPACE)] if self.state.full else []
         return wire.AlarmResponse(alarms=found)
+
+
+@contextlib.asynccontextmanager
+async def _read(requests: Any) -> AsyncIterator[None]:
+    """Reads no more of requests than the block does. Those of real gRPC need no end."""
+    try:
+        yield
+    finally:
+        if (close := getattr(requests, "aclose", None)) is not None:
+            await close()
 
 
 def _compaction(message: bytes) -> int:

@@ -62,6 +62,7 @@ class EtcdState:
         self._versions: dict[bytes, int] = {}
         self._order: list[bytes] = []
         self._log: list[wire.Event] = []
+        self._times: dict[int, float] = {}
         self._leases: dict[int, _Lease] = {}
         self._looking: asyncio.TimerHandle | None = None
         self.revision = 1
@@ -128,6 +129,10 @@ class EtcdState:
         """Returns what has changed of a range after a revision, which is not before what is forgotten."""
         first = bisect.bisect_right(self._log, after, key=lambda event: event.kv.mod_revision)
         return [event for event in self._log[first:] if _is_in(event.kv.key, key, end)]
+
+    def at(self, revision: int) -> float:
+        """Returns when there was a change, in the event loop's time."""
+        return self._times[revision]
 
     def leases(self) -> list[int]:
         return list(self._leases)
@@ -228,6 +233,7 @@ class EtcdState:
     def commit(self, events: Sequence[wire.Event]) -> None:
         """Ends a step that has changed something."""
         self.revision += 1
+        self._times[self.revision] = self._loop.time()
         self._log += events
         changed, self.changed = self.changed, self._loop.create_future()
         changed.set_result(None)

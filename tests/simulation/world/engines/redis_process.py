@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import tests.simulation.world.engines.redis_streams  # noqa: F401 # adds the commands of streams
 from tests.simulation.world.engines.redis_commands import COMMANDS, OK, Command, Reply, Scope, Status
 from tests.simulation.world.engines.redis_lua import INTERPRETER
-from tests.simulation.world.engines.redis_values import Keys, Refused, whole_number
+from tests.simulation.world.engines.redis_values import Keys, Refused, pairs, whole_number
 
 LAG_SECONDS = 0.005
 """How long a command takes to a replica, where nothing is in its way."""
@@ -146,15 +146,12 @@ class SimulatedRedis:
             self._synchronise(primary)
 
     def _synchronise(self, primary: SimulatedRedis) -> None:
-        shared = 0
-        for mine, theirs in zip(self._effects, primary._effects, strict=False):
-            if mine is not theirs:
-                break
-            shared += 1
-        if shared == len(self._effects):
-            self._receive(primary._effects[shared:])
+        mine, theirs = self._effects, primary._effects
+        # Lists lose their ends and grow, and nothing is in two places: who shares the last one shares all before it.
+        if not mine or (len(mine) <= len(theirs) and mine[-1] is theirs[len(mine) - 1]):
+            self._receive(theirs[len(mine) :])
         else:
-            self._effects = list(primary._effects)
+            self._effects = list(theirs)
             self._replay()
         self._replid, self._replid2, self._second_offset = primary._replid, _NOBODY, -1
         self._durable = len(self._effects)
@@ -164,6 +161,16 @@ class SimulatedRedis:
         self.cut = False
         if self.up and self.following is not None and self.following.up:
             self._synchronise(self.following)
+
+    def heads(self, name: str) -> list[int]:
+        """Returns every head that a namespace has had, oldest first, by what is left of the history."""
+        told, found = name.encode(), []
+        for effect in self._effects:
+            if effect.name == b"HSET" and effect.arguments[0].endswith(b":h"):
+                header = dict(pairs(effect.arguments[1:]))
+                if header.get(b"n") == told:
+                    found.append(int(header[b"h"], 16))
+        return found
 
     @property
     def behind(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 
 from noosphere.consistency import Refusal
 
@@ -32,7 +33,8 @@ class Renewer:
         self._view = view
         self._clock = clock
         self._interval_seconds = lease_ms / 1000 / ROUNDS_PER_LEASE
-        self._touched: set[str] = set()
+        # In the order of their calls, whatever their names hash to.
+        self._touched: dict[str, None] = {}
         self._wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
         self.ttl_seconds = -(-lease_ms // 1000)
@@ -43,7 +45,7 @@ class Renewer:
 
     def note(self, agent_id: str) -> None:
         """Notes that an agent, which is open, has called."""
-        self._touched.add(agent_id)
+        self._touched[agent_id] = None
         if agent_id not in self._view.leases and not self._wake.done():
             # It has lapsed: until it is there again, other processes take the agent for gone.
             self._wake.set_result(None)
@@ -78,13 +80,13 @@ class Renewer:
         failing = False
         while True:
             await self._clock.wait(self._wake, self._interval_seconds)
-            touched, self._touched = self._touched, set()
+            touched, self._touched = self._touched, {}
             self._wake = asyncio.get_running_loop().create_future()
             try:
                 await self._round(touched)
                 failing = False
             except Exception as error:
-                self._touched |= touched & self._view.agents.keys()
+                self._touched |= {agent_id: None for agent_id in touched if agent_id in self._view.agents}
                 if not isinstance(error, Refusal):
                     # Nobody would renew any more if this ended the task that does.
                     log.exception("agents' leases could not be renewed")
@@ -93,7 +95,7 @@ class Renewer:
                 failing = True
             await self._clock.sleep(PAUSE_SECONDS if failing else 0)
 
-    async def _round(self, touched: set[str]) -> None:
+    async def _round(self, touched: Collection[str]) -> None:
         leases = self._view.leases
         known = {agent_id: leases[agent_id] for agent_id in touched if agent_id in leases}
         alive = await self._client.renew(list(known.values())) if known else set()

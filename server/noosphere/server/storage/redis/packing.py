@@ -136,14 +136,14 @@ def commit_arguments(ref: NamespaceRef, commit: Commit) -> Iterator[Argument]:
     yield to_hex(max((mutation.raise_floor_context for mutation in commit.mutations), default=0))
     yield to_hex(ref.generation)
     moved: dict[str, bool] = {}
-    emptied: set[str] = set()
+    emptied: dict[str, None] = {}
     for mutation in commit.mutations:
         if mutation.event or mutation.data is None:
             for collection in above(mutation.key):
                 if mutation.event:
                     moved[collection] = moved.get(collection, False) or mutation.members
                 if mutation.data is None:
-                    emptied.add(collection)
+                    emptied[collection] = None
     yield from (len(commit.fences), len(commit.checks), len(commit.mutations), len(moved), len(emptied))
     for lock, token in commit.fences:
         yield from (lock, to_hex(token))

@@ -66,7 +66,8 @@ class Tidings:
         self._links: dict[Address, _Link] = {}
         self._heard: dict[bytes, tuple[Address, Wire]] = {}
         self._subscribing: dict[bytes, asyncio.Task[None]] = {}
-        self._untold: set[bytes] = set()
+        # In the order of gaps, whatever the ids hash to.
+        self._untold: dict[bytes, None] = {}
         self._spoken: set[bytes] = set()
         self._epoch = engine.epoch
         self._gap = asyncio.Event()
@@ -219,7 +220,7 @@ class Tidings:
             for ref in refs[first : first + MENDED_MAX]:
                 # What was told in an epoch that has ended may be undone.
                 if epoch != self._epoch or not self._hears(ref):
-                    self._untold.add(ref.storage_id)
+                    self._untold[ref.storage_id] = None
             await asyncio.sleep(0)
         self._epoch = epoch
 
@@ -227,7 +228,7 @@ class Tidings:
         while self._untold:
             refs = [self._refs.get(storage_id) for storage_id in list(self._untold)[:MENDED_MAX]]
             problems = await asyncio.gather(*map(self._tell_of, filter(None, refs)), return_exceptions=True)
-            self._untold.intersection_update(self._refs)
+            self._untold = {one: None for one in self._untold if one in self._refs}
             for problem in problems:
                 if problem is not None:
                     raise problem
@@ -244,7 +245,7 @@ class Tidings:
         # A commit that has told of itself meanwhile may be newer than what was seen, and is not older.
         if ref.storage_id not in self._spoken:
             self._feeds.publish(ref.storage_id, head)
-        self._untold.discard(ref.storage_id)
+        self._untold.pop(ref.storage_id, None)
 
 
 class _Link:
