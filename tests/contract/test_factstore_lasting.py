@@ -34,7 +34,10 @@ async def test_what_was_written_and_removed_is_so_in_the_next_life(fact_lab: Fac
     await getattr(fact_lab, ending)()
     assert await fact_lab.store.read([kept.key, fact("gone").key]) == (kept, None)
     assert ids(await fact_lab.store.by_keywords(["系统", "tea"], where(), 10)) == ["kept"]
-    assert ids(await fact_lab.store.by_vector(NORTH, where(), 10)) == ["kept"]
+    assert await fact_lab.store.near(NORTH, [kept.key]) == (1.0,)
+    if ending == "reopen" or fact_lab.store.engine != "weaviate":
+        # The graph of a Weaviate that was killed may lack the last vector; see docs/facts.md.
+        assert ids(await fact_lab.store.by_vector(NORTH, where(), 10)) == ["kept"]
     assert (await fact_lab.store.stats())[:2] == (1, 1)
 
 
