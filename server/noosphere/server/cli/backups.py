@@ -105,7 +105,7 @@ def restore(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make the data folder, or Redis and etcd, what a dump says. JSON: Restored.
+    """Make the data folder, or Redis, etcd and Weaviate, what a dump says. JSON: Restored.
 
     Takes the options of `serve`, which say where to; no server may use it. The dump is read to its end before anything
     is written: one that was cut off or altered is refused whole. A restore that is cut off itself leaves nothing that a
