@@ -20,7 +20,7 @@ WEAVIATE_VERSION := v1.38.11
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo weaviate up cluster roll down test campaigns faults simulate soak check proto proto-baseline cli-reference sync-client bench lock clean k8s
+.PHONY: help setup run demo weaviate up cluster roll down test campaigns faults simulate mutants mutation soak check proto proto-baseline cli-reference sync-client bench lock clean k8s
 
 help: ## List the targets
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -73,6 +73,12 @@ faults: setup ## Faults at random over a whole fleet, for some minutes (FAULTS=1
 
 simulate: setup ## Many seeds of the whole system under faults in virtual time (SEEDS=1000 SEED=1; SEEDS=1 TRACE=1)
 	$(BIN)/python -m tests.simulation.world --seed $(SEED) --seeds $(SEEDS) $(if $(TRACE),--trace)
+
+mutants: setup ## Deliberate bugs: does a test fail for each? (PATCH=file tries another, MUTANTS="--only name --jobs 1")
+	$(BIN)/python -m tests.mutants $(if $(PATCH),--patch $(abspath $(PATCH))) $(MUTANTS)
+
+mutation: setup ## Every token of the rules changed, one at a time: how many changes do tests notice? (an hour)
+	$(BIN)/python -m scripts.mutation $(MUTATION_ARGS)
 
 soak: setup ## A server at steady load for long: is its memory flat? (SECONDS=600)
 	$(BIN)/python -m tests.bench.soak --seconds $(SECONDS)

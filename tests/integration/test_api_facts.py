@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import uuid
 
 import pytest
@@ -80,6 +81,25 @@ async def test_a_new_value_supersedes_the_old_and_a_late_replay_overturns_nothin
     assert not late.superseded
     (again,) = (await facts.submit(claim("Lives in Paris", "Paris", 1_500))).decisions
     assert (again.fact_id, again.status) == (paris.fact_id, Status.CANDIDATE_STATUS_MERGED)
+
+
+async def test_evidence_that_says_something_else_than_when_it_was_named_proves_nothing(world: World) -> None:
+    facts, talk, user = await agents(world)
+    heard = await talk.hears("Please use metric units from now on.")
+    said = hashlib.sha256(b"Please use metric units from now on.").digest()
+    claims = [
+        pb.Candidate(
+            text="Prefers metric units",
+            owner=user,
+            channel=pb.CHANNEL_USER,
+            evidence=[pb.FactEvidence(reference=heard.reference, content_hash=content_hash)],
+        )
+        for content_hash in (hashlib.sha256(b"something else").digest(), said)
+    ]
+    changed, same = (await facts.submit(*claims)).decisions
+    assert ("retain", "low_trust") in reasons(changed)
+    assert (await facts.candidate(changed.candidate_id)).candidate.trust == 0
+    assert same.status == Status.CANDIDATE_STATUS_WRITTEN, same
 
 
 @pytest.mark.parametrize("channel", [pb.CHANNEL_AGENT, pb.CHANNEL_USER, pb.CHANNEL_EXTERNAL])
