@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, ClassVar
 
 from noosphere.client import Client, Put, ReservePolicy, StaleRead, TransactionFailed, View, connect
+from noosphere.consistency.limits import TRANSACTION_PARTS_MAX as MOST
 
 from ..adapter import ATTEMPTS_MAX, Adapter, Think
 
@@ -49,12 +49,12 @@ class Keys(Adapter):
             return False
 
     async def batch(self, values: Mapping[str, Any]) -> None:
-        # Concurrent calls share a stream.
-        await asyncio.gather(*(self.put(key, value) for key, value in values.items()))
+        writes = [Put(key, value, blind=True) for key, value in values.items()]
+        for first in range(0, len(writes), MOST):
+            await self.keys.transact(operations=writes[first : first + MOST])
 
     async def watch(self, key: str) -> AsyncIterator[Any]:
         async with self.keys.watch(key.rpartition("/")[0] + "/", snapshot=True) as batches:
             yield None
-            async for batch in batches:
-                for event in (event for event in batch.events if event.key == key):
-                    yield getattr(event.record, "value", None)
+            async for event in (event async for batch in batches for event in batch.events if event.key == key):
+                yield getattr(event.record, "value", None)
