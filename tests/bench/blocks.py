@@ -69,6 +69,8 @@ def _line(one: Judged) -> tuple[str, str, str]:
 def _unmeasured(results: Results) -> str:
     lines = [f"- {row.what}: {row.why}." for row in results.rows.values() if isinstance(row, Unmeasured)]
     lines += [f"- `{name}`: {found['why']}." for name, found in results.documents.items() if "why" in found]
+    cut_off = {name: found.get("cut_off", "") for name, found in results.documents.items()}
+    lines += [f"- `{name}`, in part: {why}." for name, why in cut_off.items() if why]
     return "\n".join(lines) or "Nothing is left out."
 
 

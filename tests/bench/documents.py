@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -14,7 +15,9 @@ from typing import Any, NamedTuple
 from .children import ROOT
 
 _SHARED = ROOT.parent / "shared" / "data"
-_SECONDS_MAX = 600.0
+_SECONDS_MAX = 420.0
+_END_SECONDS_MAX = 30.0
+_CUT_OFF = -1
 _MEASURED = frozenset({0, 5})
 """Exit codes after which there are figures: gates reached, and missed."""
 _TAIL_CHARS = 300
@@ -82,7 +85,11 @@ DOCUMENTS = (
 
 
 async def measure(document: Document, out: Path, *, quick: bool) -> dict[str, Any]:
-    """Runs a command; returns its ``result`` and ``command``, or ``why`` there is no result."""
+    """Runs a command.
+
+    Returns:
+        Its ``result`` and ``command``, and why it was ``cut_off``, if it was; or ``why`` there is no result.
+    """
     more = list(document.quick) if quick else []
     shown = [document.shown, *more]
     if document.data is not None:
@@ -92,16 +99,19 @@ async def measure(document: Document, out: Path, *, quick: bool) -> dict[str, An
             return {"why": f"its data set is not here; set {variable} to its folder"}
         more += [option, str(path)]
         shown += [option, folder]
-    start = time.monotonic()
+    start, since, file = time.monotonic(), time.time(), out / f"{document.name}.json"
     code, told, said = await _run([*document.words, *more])
     if code not in _MEASURED:
+        told = _left(file, since) if code == _CUT_OFF else ""
+    if not told:
         return {"why": _tail(said) or f"exit code {code}", "failed": True}
     try:
         result = json.loads(told)
     except ValueError:
         return {"why": f"it printed no JSON: {_tail(told)}", "failed": True}
-    (out / f"{document.name}.json").write_text(told)
-    return {"result": result, "command": " ".join(shown), "exit_code": code, "seconds": time.monotonic() - start}
+    file.write_text(told)
+    about = {"command": " ".join(shown), "exit_code": code, "seconds": time.monotonic() - start}
+    return {"result": result, **about, "cut_off": said if code == _CUT_OFF else ""}
 
 
 def _data_set(variable: str, folder: str) -> Path | None:
@@ -116,17 +126,33 @@ async def _run(words: Sequence[str]) -> tuple[int, str, str]:
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
     )
     try:
         async with asyncio.timeout(_SECONDS_MAX):
             told, said = await process.communicate()
     except TimeoutError:
-        return -1, "", f"it took more than {_SECONDS_MAX:.0f} s"
+        return _CUT_OFF, "", f"it took more than {_SECONDS_MAX:.0f} s"
     finally:
         if process.returncode is None:
-            process.kill()
-            await process.wait()
+            await _end(process)
     return process.returncode or 0, told.decode(), said.decode(errors="replace")
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Ends a command and what it has started: as Ctrl-C does, so that servers and agents are ended in their turn."""
+    os.killpg(process.pid, signal.SIGINT)
+    try:
+        async with asyncio.timeout(_END_SECONDS_MAX):
+            await process.communicate()
+    except TimeoutError:
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+def _left(file: Path, since: float) -> str:
+    """Returns what a command that was cut off has left in its file; "" if nothing."""
+    return file.read_text() if file.exists() and file.stat().st_mtime >= since else ""
 
 
 def _tail(said: str) -> str:

@@ -105,7 +105,7 @@ class Run:
         self._results.documents[document.name] = found
         if "why" in found:
             _say(f"{document.label}: not measured: {found['why']}")
-        return str(found["why"]) if found.get("failed") else ""
+        return str(found["why"]) if found.get("failed") else str(found.get("cut_off", ""))
 
     def _leave_out(self, part: Part | Document, rows: Sequence[str], why: str) -> None:
         """Says why there are no figures, unless an earlier run has left some."""

@@ -86,6 +86,33 @@ async def test_a_command_that_fails_says_why(tmp_path: Path, monkeypatch: pytest
     assert saved[-1].rows == {"b1": _row("b1")}
 
 
+_SLOW = """
+import pathlib, time
+out = pathlib.Path({out!r})
+try:
+    (out / "slow.json").write_text('{{"n": 1}}')
+    time.sleep(600)
+except KeyboardInterrupt:
+    (out / "ended").touch()
+"""
+
+
+async def test_a_command_that_takes_too_long_is_ended_and_keeps_what_it_has_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow_command.py").write_text(_SLOW.format(out=str(tmp_path)))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(documents, "_SECONDS_MAX", 2.0)
+    _parts(monkeypatch, Document("slow", "S", "s", ("slow_command",)))
+    (last,) = await _run(tmp_path, Results(_MACHINE, "smoke"))
+    if "result" not in last.documents["slow"]:
+        pytest.skip("two seconds did not suffice to start a process")
+    assert last.documents["slow"]["result"] == {"n": 1}
+    assert "more than 2 s" in last.documents["slow"]["cut_off"]
+    assert not last.done("slow")
+    assert "ended" in {entry.name for entry in os.scandir(tmp_path)}
+
+
 async def test_a_data_set_that_is_not_here_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVALUATION_TRACES", str(tmp_path / "none"))
     (compaction,) = (one for one in documents.DOCUMENTS if one.name == "compaction")
