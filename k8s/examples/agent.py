@@ -15,7 +15,7 @@ from noosphere.client import ClaimLost, PermissionDenied, Unavailable, connect
 
 SPACE = os.environ.get("AGENT_SPACE", "launch")
 IDLE_SECONDS = float(os.environ.get("AGENT_IDLE_SECONDS", "2"))
-DENIED_SECONDS = 15.0
+DENIED_SECONDS = float(os.environ.get("AGENT_DENIED_SECONDS", "15"))
 
 
 def own_name() -> str:

@@ -15,6 +15,7 @@ from tests.support.authority import TestAuthority
 from tests.support.issuer import AUDIENCE, ISSUER, claims, jwk, key_set, signed
 from tests.support.process import ServerProcess
 from tests.support.waiting import until
+from tests.support.warm import WarmProcess
 
 from noosphere.client import Tls, connect
 
@@ -71,7 +72,7 @@ async def test_the_agent_is_told_apart_by_its_token_and_works_once_it_may(tmp_pa
     try:
         server.start()
         address = f"localhost:{server.address.rpartition(':')[2]}"
-        process = start(variables_of(agent, authority, tmp_path, address))
+        process = start(variables_of(agent, authority, tmp_path, address) | {"AGENT_DENIED_SECONDS": "0.1"})
         told: list[str] = []
         reading = asyncio.create_task(asyncio.to_thread(_read, process, told))
         await until(lambda: any("somebody has to grant it" in line for line in told), 120)
@@ -80,13 +81,6 @@ async def test_the_agent_is_told_apart_by_its_token_and_works_once_it_may(tmp_pa
         async with connect(address, agent="cli/admin", tls=tls, token=token_of(ADMIN)) as client:
             await client.shared("launch").board("todo/").add({"kind": "draft"}, key="first")
         _grant(address, authority, tmp_path)
-        process.terminate()
-        await reading
-        assert process.wait(60) == 0
-        # Another pod of the Deployment, which may from the start.
-        process = start(variables_of(agent, authority, tmp_path, address))
-        told = []
-        reading = asyncio.create_task(asyncio.to_thread(_read, process, told))
         await until(lambda: "a task is done\n" in told, 120)
         process.terminate()
         await reading
@@ -117,5 +111,6 @@ def _grant(address: str, authority: TestAuthority, folder: Path) -> None:
         "NOOSPHERE_TLS_CLIENT_KEY": str(authority.folder / "admin.key"),
         "NOOSPHERE_TOKEN_FILE": str(token),
     }
-    words = [str(Path(sys.executable).with_name("noosphere")), "--timeout", "60", *command.split()[1:]]
-    subprocess.run(words, env=environment, check=True, capture_output=True)
+    granting = WarmProcess(["--timeout", "60", *command.split()[1:]], environment)
+    out, err = granting.finish(120)
+    assert granting.returncode == 0, (out, err)
