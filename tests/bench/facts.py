@@ -57,14 +57,14 @@ class Facts:
         self._submitted = 0
         self._window: Window | None = None
 
-    async def open(self, data: str, embedder: Literal["none", "auto"]) -> dict[str, Any]:
-        """Opens the engine on an empty folder."""
+    async def open(self, data: str, embedder: Literal["none", "auto"], **elsewhere: str) -> dict[str, Any]:
+        """Opens the engine on an empty folder, with settings of a Weaviate, which is empty, too."""
 
         def failed(error: BaseException) -> None:
             raise WrongAnswer(f"the store failed: {error}")
 
         # Upkeep would look at what was just loaded, in the middle of a sample.
-        settings = Settings(data=Path(data), embedder=embedder, sweep_seconds=3_600)
+        settings = Settings(data=Path(data), embedder=embedder, sweep_seconds=3_600, **elsewhere)  # type: ignore[arg-type] # Texts.
         self._engine: Engine = await self._stack.enter_async_context(open_engine(settings, on_fatal=failed))
         self._facts = self._engine.facts
         if embedder != "none":
@@ -112,6 +112,18 @@ class Facts:
             if len(hits) != min(HITS, left) or id_of(number) not in {hit.fact.id for hit in hits}:
                 raise WrongAnswer(f"{asked.query!r} finds {len(hits)} facts, or not {_text(number)!r}")
         return {"p50_ms": percentile(taken, 0.5), "p99_ms": percentile(taken, 0.99), "calls": calls}
+
+    async def nearest(self, questions: int, limit: int = HITS) -> list[list[str]]:
+        """Returns which facts are nearest to questions, the same ones for every store of as many facts."""
+        numbers = np.random.default_rng(1)
+        where = SearchAsked("", (OWNER,)).checked().filter(self._facts.ledger.now_ms)
+        found = []
+        for at in range(questions):
+            about = self._vectors[at * len(self._vectors) // questions]
+            vector = about + numbers.standard_normal(len(about)).astype(np.float32) / 2
+            hits = await self._facts.store.by_vector(vector.tolist(), where, limit)
+            found.append([hit.key.fact_id for hit in hits])
+        return found
 
     async def intake(self, candidates: int) -> dict[str, Any]:
         """Queues candidates of many owners and waits until all of them are decided."""
