@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -147,7 +148,10 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             await process.communicate()
     except TimeoutError:
         os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        # Whoever has left the group may hold a pipe open, and must not hold up the run.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS_MAX):
+                await process.wait()
 
 
 def _left(file: Path, since: float) -> str:
