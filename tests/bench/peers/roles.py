@@ -8,6 +8,7 @@ processes can be put in order.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -47,15 +48,17 @@ class Role:
         self._say_line = say
 
     async def play(self, scenario: str) -> None:
-        """Plays its part to the end."""
-        await {
+        """Plays its part to the end, or until its time is up."""
+        part = {
             "plan": self._edits,
             "notes": self._notes,
             "tasks": self._tasks,
             "decide": self._decides,
             "late": self._late,
             "failover": self._endures,
-        }[scenario]()
+        }[scenario]
+        with contextlib.suppress(TimeUp):
+            await part()
 
     async def _edits(self) -> None:
         for number in range(self._options["each"]):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Mapping
@@ -27,7 +28,8 @@ from .environments import environment
 from .group import ROOT, Group
 from .switch import Switch
 
-_START_SECONDS_MAX = 60.0
+_START_SECONDS_MAX = 180.0
+"""agent-memory-server imports for ten seconds on an idle core."""
 
 _QUIET = {"NOOSPHERE_EMBEDDER": "none"}
 """Nothing here is found by meaning, and loading a model takes seconds."""
@@ -182,12 +184,12 @@ async def _memory_server(stack: contextlib.AsyncExitStack, folder: Path, python:
         await process.wait()
 
     stack.push_async_callback(end)
-    async with asyncio.timeout(_START_SECONDS_MAX):
-        while not await asyncio.to_thread(_answers, f"http://127.0.0.1:{port}/v1/health"):
-            if process.returncode is not None:
-                text = (folder / "agent-memory-server.log").read_text()[-300:]
-                raise Missing(f"agent-memory-server ended at once: {text}")
-            await asyncio.sleep(0.1)
+    deadline = time.monotonic() + _START_SECONDS_MAX
+    while not await asyncio.to_thread(_answers, f"http://127.0.0.1:{port}/v1/health"):
+        if process.returncode is not None or time.monotonic() > deadline:
+            said = (folder / "agent-memory-server.log").read_text()[-300:].strip()
+            raise Missing(f"agent-memory-server does not answer; its log ends with: {said}")
+        await asyncio.sleep(0.1)
     return f"127.0.0.1:{port}"
 
 

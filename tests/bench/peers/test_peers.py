@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 from tests.bench.peers import catalogue, environments
+from tests.bench.peers.environments import Uninstallable
+from tests.bench.peers.group import Group
 from tests.bench.peers.model import TIMES_MAX, Thoughts
+from tests.bench.peers.sites import Missing, site
 
 HERE = Path(__file__).parent
 LINES_MAX = 60
@@ -54,3 +57,23 @@ def test_a_seed_decides_how_long_is_thought() -> None:
     assert drawn(1, "a") != drawn(2, "a")
     assert drawn(1, "a") != drawn(1, "b")
     assert all(0 < length <= 0.02 * TIMES_MAX for length in drawn(1, "a"))
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("variant", catalogue.PEERS, ids=lambda variant: variant.name)
+async def test_two_agents_add_to_a_list_one_after_the_other(variant: catalogue.Variant, tmp_path: Path) -> None:
+    try:
+        async with (
+            site(variant, tmp_path / "site", install=False) as around,
+            Group(variant, around.place, ["a", "b"], tmp_path, install=False) as group,
+        ):
+            await group.begin("smoke")
+            await group.put("value", {"one": 1})
+            assert await group.call("get", "value") == {"one": 1}
+            await group.call("note", "pad", "first")
+            await group.call("note", "pad", "second")
+            assert sorted(await group.call("items", "pad")) == ["first", "second"]
+            await group.call("post", "board", ["task"])
+            assert await group.call("finished", "board", "task") is False
+    except (Uninstallable, Missing) as missing:
+        pytest.skip(f"{variant.name}: {missing}")
