@@ -7,6 +7,7 @@ import gc
 import sys
 import time
 from collections import Counter
+from typing import Any, cast
 
 from .course import Size, simulate
 from .worlds import WORLDS
@@ -27,6 +28,9 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true", help="print every event")
     asked = parser.parse_args()
     gc.freeze()
+    gc.disable()
+    # Whoever waits for many seeds sees those that fail at once.
+    cast("Any", sys.stdout).reconfigure(line_buffering=True)
     failed: list[int] = []
     steps: Counter[str] = Counter()
     began = time.monotonic()

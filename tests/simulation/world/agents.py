@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tests.support.worker import BOARD, SPACE, Worker
 
-from noosphere.client import Client, ClientClosed, Message, NoosphereError, ServerError
+from noosphere.client import Client, ClientClosed, Fence, Message, NoosphereError, ServerError
 
 from .witness import Witness
 
@@ -93,6 +93,7 @@ class Rover:
     def __init__(self, life: Surrounding) -> None:
         self._life = life
         self._number = 0
+        self._fence: Fence | None = None
         self._session = f"session-of-{life.name}"
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -112,6 +113,7 @@ class Rover:
             (6, "note", self._note),
             (3, "note both", self._note_both),
             (4, "locked", self._locked),
+            (2, "late", self._write_late),
             (3, "say", self._say),
             (2, "use a tool", self._use_tool),
             (2, "learn", self._learn),
@@ -167,7 +169,16 @@ class Rover:
                 record = await space.put("owner", {"token": lock.fence.token}, blind=True)
                 assert record.version is not None
                 self._life.witness.fenced(LOCKED, record.version, lock.fence.token)
+                self._fence = lock.fence
                 await self._life.think()
+
+    async def _write_late(self, client: Client) -> None:
+        """Writes under the lock that it once held, as a process does that was stopped for a while."""
+        if self._fence is not None:
+            token = self._fence.token
+            record = await client.fenced(self._fence).namespace(LOCKED).put("owner", {"token": token}, blind=True)
+            assert record.version is not None
+            self._life.witness.fenced(LOCKED, record.version, token)
 
     async def _say(self, client: Client) -> None:
         async with client.session(self._session) as session, session.turn():

@@ -301,10 +301,12 @@ def _undisturbed(loop: SimLoop) -> Iterator[None]:
     kept = structlog.get_config()
     logging.disable(logging.CRITICAL)
     structlog.configure(processors=[note])
+    collects = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if collects:
+            gc.enable()
         structlog.configure(**kept)
         logging.disable(logging.NOTSET)

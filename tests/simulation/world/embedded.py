@@ -77,6 +77,7 @@ class EmbeddedWorld:
             (4, self._partition),
             (3, self._bad_weather),
             (2, self._slow_disk),
+            (3, self._crash_in_sync),
             (2, self._failing_disk),
             (2, self._jump),
         )
@@ -149,6 +150,14 @@ class EmbeddedWorld:
         self.server.disk.drive = Drive(0.005, 0.05, spike=0.05, spike_seconds=rng.choice((0.5, 3.0)))
         await asyncio.sleep(rng.uniform(0.5, 4.0))
         self.server.disk.drive = Drive()
+
+    async def _crash_in_sync(self, _: Sequence[str]) -> None:
+        """What is accepted and not yet synced goes with the process."""
+        self.server.disk.drive = Drive(1.0, 1.0)
+        await asyncio.sleep(self._rng.uniform(0.2, 2.0))
+        self.server.disk.drive = Drive()
+        self.server.crash(power=False)
+        await self._outage()
 
     async def _failing_disk(self, _: Sequence[str]) -> None:
         self._broken_disk = True

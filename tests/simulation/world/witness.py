@@ -147,6 +147,9 @@ class Witness:
             self.wrong(f"{violation.kind}: {violation.text} ({', '.join(violation.keys)})")
         acked: dict[str, set[int]] = defaultdict(set)
         for call in calls:
+            lost = call.reply is not None and is_lost(call.reply.head, cuts.get(call.namespace, ()))
+            if lost and not may_lose:
+                self.wrong(f"shown before it was safe, with a disk that syncs: {call.describe()}")
             if call.applied is None or not call.applied.revision:
                 continue
             if not is_lost(call.applied.revision, cuts.get(call.namespace, ())):
