@@ -1,4 +1,4 @@
-"""What requests to forget were answered: one that comes again is answered the same, and forgets nothing that came since."""
+"""What requests to forget were answered: one that comes again is answered the same, and forgets nothing more."""
 
 from __future__ import annotations
 
