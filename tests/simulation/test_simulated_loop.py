@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -172,3 +172,22 @@ def test_nobody_connects_to_who_does_not_listen() -> None:
             await asyncio.open_connection("echo", 7)
 
     simulate(1, main)
+
+
+def test_a_generator_that_is_left_is_closed() -> None:
+    async def main(network: Network) -> list[str]:
+        happened: list[str] = []
+
+        async def numbers() -> AsyncIterator[int]:
+            try:
+                yield 1
+                yield 2
+            finally:
+                happened.append("closed")
+
+        async for _ in numbers():
+            break
+        await asyncio.sleep(1)
+        return happened
+
+    assert simulate(1, main) == ["closed"]
