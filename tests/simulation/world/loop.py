@@ -17,7 +17,7 @@ import math
 import random
 import types
 from asyncio import base_events, events
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -179,12 +179,6 @@ class SimLoop(base_events.BaseEventLoop):
 
     def _asyncgen_finalizer_hook(self, agen: Any) -> None:
         """Ends a generator that nobody reads on, as asyncio does; it is dropped here, not by a collector's thread."""
-        cast("Any", self)._asyncgens.discard(agen)
-        if not self.is_closed():
-            self.call_soon(self.create_task, agen.aclose())
-
-    def _asyncgen_finalizer_hook(self, agen: AsyncGenerator[Any, Any]) -> None:
-        """Closes a generator that nobody holds any more, as asyncio does, without a detour over a thread."""
         cast("Any", self)._asyncgens.discard(agen)
         if not self.is_closed():
             self.call_soon(self.create_task, agen.aclose())
