@@ -180,6 +180,44 @@ async def test_a_collection_of_a_newer_format_or_of_somebody_else_is_not_touched
                 await weaviate_facts.store.ready()
 
 
+async def test_collections_of_others_whose_names_are_like_ours_are_neither_used_nor_removed(
+    weaviate_facts: WeaviateFactLab,
+) -> None:
+    name = weaviate_facts.access.collection
+    access = weaviate_facts.access._replace(call_ms_max=CALL_MS_MAX)
+    async with rest_of(weaviate_facts) as rest:
+        first = (await rest.post("/schema", json={"class": f"{name}_1", "vectorizer": "none"})).raise_for_status()
+        with refused(Reason.ENGINE_UNAVAILABLE, f"{name}_1", "not made by this program"):
+            await weaviate_facts.store.ready()
+        assert (await rest.get(f"/aliases/{name}")).status_code == 404, "nothing leads to what is not ours"
+        assert (await rest.get(f"/schema/{name}_1")).json() == first.json()
+        await rest.delete(f"/schema/{name}_1")
+        await weaviate_facts.store.write([fact("one", "tea")])
+        (await rest.post("/schema", json={"class": f"{name}_2", "vectorizer": "none"})).raise_for_status()
+        with refused(Reason.ENGINE_UNAVAILABLE, f"{name}_2", "not made by this program"):
+            await rewrite(access, MODEL, _unchanged, clock=SystemClock(), told=lambda *counts: None)
+        with refused(Reason.ENGINE_UNAVAILABLE, f"{name}_2", "not made by this program"):
+            await weaviate_facts.store.begin_anew()
+        assert (await rest.get(f"/schema/{name}_2")).status_code == 200
+        assert ids(await weaviate_facts.store.by_keywords(["tea"], where(), 10)) == ["one"]
+
+
+async def test_the_alias_of_another_fleet_is_not_taken_for_a_collection(weaviate_facts: WeaviateFactLab) -> None:
+    await weaviate_facts.store.write([fact("one", "tea")])
+    name = weaviate_facts.access.collection
+    async with rest_of(weaviate_facts) as rest:
+        # What another fleet is called is what this one's second collection would be called.
+        alias = {"alias": f"{name}_2", "class": f"{name}_1"}
+        (await rest.post("/aliases", json=alias)).raise_for_status()
+        try:
+            access = weaviate_facts.access._replace(call_ms_max=CALL_MS_MAX)
+            with refused(Reason.ENGINE_UNAVAILABLE, f"{name}_2 already exists"):
+                await rewrite(access, MODEL, _unchanged, clock=SystemClock(), told=lambda *counts: None)
+        finally:
+            await rest.delete(f"/aliases/{name}_2")
+    assert ids(await weaviate_facts.store.by_keywords(["tea"], where(), 10)) == ["one"]
+
+
 async def test_a_collection_that_lacks_a_property_is_completed(weaviate_facts: WeaviateFactLab) -> None:
     store = weaviate_facts.store
     definition = store._schema._definition

@@ -78,6 +78,7 @@ def test_weaviate_knows_who_calls_tells_nobody_and_needs_no_privileges() -> None
     assert values["env"]["AUTHENTICATION_APIKEY_ENABLED"] == "true"
     for name in ("DISABLE_TELEMETRY", "GO_PROFILING_DISABLE", "API_BASED_MODULES_DISABLED"):
         assert values["env"][name] == "true"
+    assert values["env"]["AUTOSCHEMA_ENABLED"] == "false"
     assert at(values, "initContainers", "sysctlInitContainer", "enabled") is False
     # The key is a reference to a Secret.
     assert "AUTHENTICATION_APIKEY_ALLOWED_KEYS" in values["envSecrets"]

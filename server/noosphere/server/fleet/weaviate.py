@@ -69,6 +69,8 @@ def weaviate_environment(seat: WeaviateSeat, settings: Mapping[str, str] | None 
         "AUTHENTICATION_ANONYMOUS_ACCESS_ENABLED": "true",
         "DEFAULT_VECTORIZER_MODULE": "none",
         "API_BASED_MODULES_DISABLED": "true",
+        # A collection that is gone is not made again by a write that comes late, without what it says of itself.
+        "AUTOSCHEMA_ENABLED": "false",
         "DISABLE_TELEMETRY": "true",
         "GO_PROFILING_DISABLE": "true",
         "LOG_LEVEL": "warning",

@@ -134,11 +134,15 @@ class Schema:
             raise self._refused(answer.text)
 
     async def make(self, name: str, model: StoreModel, buckets: int | None = None) -> None:
-        """Makes a collection, unless it is there."""
+        """Makes a collection, unless it is there; one of somebody else is refused, before an alias leads to it."""
         stamp = Stamp(FORMAT, buckets or self._access.buckets, model.name, model.dimension)
         answer = await self._calls.ask("POST", "/schema", self._definition(name, stamp))
-        if answer.status != 200 and await self._described(name) is None:
+        if answer.status == 200:
+            return
+        found = await self._described(name)
+        if found is None:
             raise self._refused(answer.text)
+        self._stamp(name, found)
 
     async def read(self, name: str) -> Collection | None:
         """Returns a collection, completed; None if it is not there."""
@@ -181,7 +185,7 @@ class Schema:
         if old is None:
             await self.ready(model)
             return
-        new = numbered(self._access.collection, int(old.rpartition("_")[2]) + 1)
+        new = numbered(self._access.collection, number_of(old) + 1)
         # One that was begun before and cut off.
         await self.drop(new)
         await self.make(new, model)
@@ -190,7 +194,15 @@ class Schema:
         await self.drop(old)
 
     async def drop(self, name: str) -> None:
-        """Removes a collection and everything in it; one that is not there is no fault."""
+        """Removes a collection of ours and everything in it; one that is not there is no fault.
+
+        Raises:
+            Refusal: ENGINE_UNAVAILABLE; above all it is somebody else's, whose name is like ours.
+        """
+        found = await self._described(name)
+        if found is None:
+            return
+        self._stamp(name, found)
         answer = await self._calls.ask("DELETE", f"/schema/{name}")
         if answer.status not in (200, 400, 404):
             raise self._refused(answer.text)
@@ -221,7 +233,8 @@ class Schema:
             return None
         if answer.status != 200 or not isinstance(answer.body, dict):
             raise self._refused(answer.text)
-        return answer.body
+        # Where the name is an alias, what that leads to is described.
+        return answer.body if answer.body.get("class") == name else None
 
     def _stamp(self, name: str, found: dict[str, Any]) -> Stamp:
         try:
