@@ -20,7 +20,7 @@ WEAVIATE_VERSION := v1.38.11
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo weaviate up cluster roll down test campaigns faults simulate mutants mutation soak check proto proto-baseline cli-reference sync-client bench lock clean k8s
+.PHONY: help setup run demo weaviate up cluster roll down test campaigns faults simulate mutants mutation soak check proto proto-baseline cli-reference sync-client bench capacity lock clean k8s
 
 help: ## List the targets
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18

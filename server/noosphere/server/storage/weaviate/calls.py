@@ -101,7 +101,7 @@ class Calls:
         async with self._room:
             self.check()
             if wait_ms := self._breaker.wait_ms():
-                raise unavailable(f"{self._where} has not answered again and again, and is left alone", wait_ms)
+                raise unavailable(f"{self._where} has failed several times in a row, and is tried again later", wait_ms)
             if self._breaker.began():
                 # A connection that was lost is made anew, with the files and addresses of now.
                 await self._disconnect()
