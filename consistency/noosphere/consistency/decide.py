@@ -282,8 +282,7 @@ def decide_resolve(
             kept = next((s for s in settled.live if s.dot == dot), None)
             if kept is None or kept.data is None:
                 raise invalid("resolution.keep_dot", f"{dot} is not a live value of {key!r}")
-            ends_ms = None if kept.expires_at_ms == NEVER_MS else kept.expires_at_ms
-            put = Put(kept.data, kept.encoding, record.attributes, expires_at_ms=ends_ms, precondition=when)
+            put = Put(kept.data, kept.encoding, record.attributes, expires_at_ms=kept.expires_at_ms, precondition=when)
             return decide_put(record, key, put, at)
         case DeleteAll():
             return decide_delete(record, key, when, at)

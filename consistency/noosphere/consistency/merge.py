@@ -188,7 +188,8 @@ def dump_json(value: Any) -> bytes:
 
 
 def _canonical(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    # Only ever compared.
+    return json.dumps(value, sort_keys=True)
 
 
 def apply(op: MergeOp, state: bytes | None, bytes_max: int) -> Merged:

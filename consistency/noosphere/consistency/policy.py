@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from .errors import Refusal, invalid, too_large
+from .errors import invalid, too_large
 from .limits import (
     ITEM_BYTES_DEFAULT,
     ITEM_BYTES_MAX,
@@ -103,17 +103,15 @@ class NamePattern(NamedTuple):
         """Checks the pattern.
 
         Raises:
-            Refusal: INVALID_FIELD.
+            Refusal: INVALID_FIELD or VALUE_TOO_LARGE, naming the field.
         """
         if self.exact:
             check_namespace(self.text)
         elif "/" not in self.text:
             raise invalid("pattern.prefix", f"{self.text!r} must begin with a kind and a slash, e.g. 'shared/'")
         else:
-            try:
-                check_namespace(self.text + "x" if self.text.endswith("/") else self.text)
-            except Refusal as refusal:
-                raise invalid("pattern.prefix", refusal.message) from None
+            # Of "shared/" it is the names that begin with it that have to be good.
+            check_namespace(self.text + "x" if self.text.endswith("/") else self.text, "pattern.prefix")
 
 
 def resolve_policy(namespace: str, entries: Mapping[NamePattern, NamespacePolicy]) -> NamespacePolicy:
