@@ -346,3 +346,29 @@ async def test_calls_do_not_share_their_context() -> None:
         let_go.set()
     await stream.aclose()
     assert heads == {number: number for number in range(1, 11)}
+
+
+async def test_a_call_whose_stream_breaks_in_the_very_turn_in_which_it_was_begun_is_cancelled() -> None:
+    """Or else it would never end, and hold whatever it holds: its key's turn, its place among a store's calls."""
+    ended: list[str] = []
+
+    async def handler(_: pb.GetRequest) -> pb.GetResponse:
+        reading.cancel()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+        raise AssertionError("nobody has let it go")
+
+    async def requests() -> AsyncIterator[pb.PipelineRequest]:
+        yield pb.PipelineRequest(calls=[get(1)])
+        await asyncio.Event().wait()
+
+    async def read() -> None:
+        async for _ in PipelineStream({"get": handler}, HeadSignals()).run(requests()):
+            raise AssertionError("nothing is answered")
+
+    reading = asyncio.create_task(read())
+    await asyncio.wait([reading])
+    assert ended == ["cancelled"]

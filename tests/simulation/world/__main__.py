@@ -42,7 +42,8 @@ def main() -> int:
             print(f"seed {seed} ({world}): {outcome.digest}")
         if outcome.problems:
             failed.append(seed)
-            print(f"seed {seed} ({world}) fails; again with: make simulate SEED={seed} SEEDS=1 TRACE=1")
+            again = f"--world {world} --seed {seed} --seeds 1 --seconds {asked.seconds:g} --trace"
+            print(f"seed {seed} ({world}) fails; again with: python -m tests.simulation.world {again}")
             for problem in outcome.problems:
                 print(f"    {problem}")
         if (seed - asked.seed) % COLLECT_SEEDS == COLLECT_SEEDS - 1:

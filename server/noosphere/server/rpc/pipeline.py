@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import math
-import types
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping
 from functools import partial
@@ -191,7 +190,7 @@ class PipelineStream:
             waits_for = context.run(coroutine.send, None)
         except StopIteration:
             return
-        task = self._loop.create_task(_go_on(coroutine, waits_for), context=context)
+        task = self._loop.create_task(_Begun(coroutine, waits_for), context=context)
         due = self._loop.time() + timeout_ms / 1000
         self._under_way[number] = _Waiting(task, due, timeout_ms)
         if due < self._timer_due:
@@ -277,19 +276,42 @@ class _Waiting:
         self.timeout_ms = timeout_ms
 
 
-@types.coroutine
-def _go_on(coroutine: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
-    """Goes on with a coroutine that was begun without a task and has come to wait for something."""
-    try:
-        while True:
-            try:
-                sent = yield waits_for
-            except BaseException as error:
-                waits_for = coroutine.throw(error)
-            else:
-                waits_for = coroutine.send(sent)
-    except StopIteration:
-        return
+class _Begun(Coroutine[Any, Any, None]):
+    """A coroutine that was begun without a task and has come to wait for something, for a task to go on with.
+
+    No generator: one that is cancelled before its first step ends without having run, and would leave the coroutine
+    where it waits, with all that it holds.
+    """
+
+    __slots__ = ("_coroutine", "_told", "_waits_for")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, None], waits_for: Any) -> None:
+        self._coroutine = coroutine
+        self._waits_for = waits_for
+        self._told = False
+
+    def send(self, value: Any) -> Any:
+        """Tells the task first what is waited for, and goes on from then on."""
+        if self._told:
+            return self._coroutine.send(value)
+        self._told = True
+        return self._waits_for
+
+    def throw(self, *error: Any) -> Any:
+        """Goes on with an error; one that comes before anything else ends what is waited for, as a task's does."""
+        if not self._told:
+            self._told = True
+            if self._waits_for is not None:
+                self._waits_for.cancel()
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        """Ends it."""
+        self._coroutine.close()
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        """Not offered: it is for a task."""
+        raise NotImplementedError
 
 
 def handlers_of(service: Any, names: Mapping[str, str], gate: Gate, prefix: str) -> Mapping[str, Handler]:
