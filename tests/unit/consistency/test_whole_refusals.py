@@ -5,6 +5,7 @@ A refusal names the field, the value and the limit; callers read the message, th
 
 from __future__ import annotations
 
+import math
 import zlib
 from dataclasses import replace
 from typing import Any
@@ -52,6 +53,7 @@ from noosphere.consistency.merge import (
     Extreme,
     LogAppend,
     apply,
+    dump_json,
     parse_json,
     state_from_value,
 )
@@ -351,3 +353,26 @@ def test_nesting_is_counted_from_the_outside(text: str) -> None:
 @pytest.mark.parametrize("text", ["[" + ",".join(["{}"] * 200) + "]", "[" + ",".join(["[[]]"] * 200) + "]"])
 def test_siblings_are_not_nested(text: str) -> None:
     assert len(parse_json("f", text)) == 200
+
+
+def test_nesting_as_deep_as_is_allowed_is_read() -> None:
+    deepest = "[" * 127 + "]" * 127
+    assert parse_json("f", f"[[],{deepest}]") == [[], parse_json("f", deepest)]
+
+
+def test_what_is_said_of_text_that_is_not_json() -> None:
+    for text in (r'"\ud800"', '["\ud800"]'):
+        refusal = refused(Reason.INVALID_FIELD, parse_json, "f", text)
+        assert refusal.message == "f: is not JSON: contains half of a surrogate pair"
+    refusal = refused(Reason.INVALID_FIELD, parse_json, "f", "-1e999")
+    assert refusal.message == "f: is not JSON: -1e999 is beyond the range of a 64-bit float"
+    for number in (math.nan, math.inf, -math.inf):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            dump_json(number)
+
+
+def test_what_is_said_of_a_result_that_does_not_fit() -> None:
+    assert apply(Extreme('"aaaa"', largest=True), None, 6).rendered == b'"aaaa"'
+    refusal = refused(Reason.VALUE_TOO_LARGE, apply, Extreme('"aaaa"', largest=True), None, 5)
+    assert refusal.message == "merge has 6 bytes, the limit is 5"
+    assert refusal.detail == LimitInfo("merge", 6, 5)

@@ -238,6 +238,9 @@ def test_a_token_fits_while_there_is_room() -> None:
     while read_set_room(read) >= key_seen_bytes("k" * 512):
         read = read.with_key("shared/a", 9, next(names), KeySeen(3))
         assert len(encode_read_set(read)) <= TOKEN_BYTES_MAX
+    # The last key leaves no room at all.
+    exact = read.with_key("shared/a", 9, "k" * (read_set_room(read) - key_seen_bytes("")), KeySeen(3))
+    assert len(encode_read_set(exact)) == TOKEN_BYTES_MAX
     over = read.with_key("shared/a", 9, next(names), KeySeen(3))
     assert read_set_room(over) < 0
     refused(Reason.VALUE_TOO_LARGE, encode_read_set, over)
