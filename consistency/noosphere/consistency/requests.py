@@ -53,7 +53,7 @@ def fingerprint(*parts: object) -> bytes:
     """
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
-        text = repr(part).encode("utf-8", "surrogatepass")
+        text = repr(part).encode()  # In a repr lone surrogates are escaped.
         digest.update(len(text).to_bytes(4, "big"))
         digest.update(text)
     return digest.digest()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 from tests.unit.consistency.support import refused
 
@@ -13,17 +15,29 @@ from noosphere.consistency import (
     MergeType,
     Reason,
     Record,
+    Refusal,
     Remembered,
     RequestMemory,
     RequestRef,
     Sibling,
     fingerprint,
 )
-from noosphere.consistency.causal import NOTHING_SEEN
+from noosphere.consistency.causal import NOTHING_SEEN, merge_tokens
 from noosphere.consistency.clock import VersionClock
 from noosphere.consistency.errors import LimitInfo
 from noosphere.consistency.limits import CLIENT_REQUEST_AGE_MS, READ_SET_ENTRIES_MAX, READ_SET_NAMESPACES_MAX
-from noosphere.consistency.merge import SetUpdate, apply, state_at, state_from_value
+from noosphere.consistency.merge import (
+    CounterAdd,
+    Extreme,
+    LogAppend,
+    MapUpdate,
+    MergeOp,
+    SetUpdate,
+    apply,
+    state_at,
+    state_from_value,
+    type_of,
+)
 from noosphere.consistency.names import split_actor
 from noosphere.consistency.readset import (
     NOTHING_READ,
@@ -101,6 +115,31 @@ def test_what_a_reader_has_seen() -> None:
 
 def test_an_actor_is_split_at_its_number() -> None:
     assert split_actor("a#12") == ("a", 12)
+
+
+@pytest.mark.parametrize(
+    ("op", "merge_type"),
+    [
+        (CounterAdd(1), MergeType.COUNTER),
+        (SetUpdate(), MergeType.SET),
+        (Extreme("1", largest=True), MergeType.MAX),
+        (Extreme("1", largest=False), MergeType.MIN),
+        (MapUpdate({}), MergeType.MAP),
+        (LogAppend(()), MergeType.LOG),
+    ],
+)
+def test_each_operation_has_a_type(op: MergeOp, merge_type: MergeType) -> None:
+    assert type_of(op) is merge_type
+
+
+def test_a_refusal_says_when_to_try_again() -> None:
+    assert Refusal(Reason.CONTENTION, "busy", retry_after_ms=40).retry_after_ms == 40
+    assert Refusal(Reason.CONTENTION, "busy").retry_after_ms is None
+
+
+def test_a_fingerprint_is_the_same_in_every_version() -> None:
+    digest = hashlib.blake2b(b"\0\0\0\3'a'\0\0\0\x04b'b'", digest_size=16).digest()
+    assert fingerprint("a", b"b") == digest
 
 
 # -- sets ------------------------------------------------------------------------------------------
@@ -206,7 +245,9 @@ def test_going_back_over_the_beginning_of_epochs() -> None:
 
 
 def test_a_namespace_without_commits_was_seen_at_zero() -> None:
-    assert NOTHING_SEEN.seen("shared/a", 0).revisions == {"shared/a": 0}
+    token = NOTHING_SEEN.seen("shared/a", 0)
+    assert token.revisions == {"shared/a": 0}
+    assert merge_tokens([token, token]) == token
 
 
 # -- read sets -------------------------------------------------------------------------------------
