@@ -10,18 +10,22 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.simulation.world.__main__ import world_of
 from tests.simulation.world.course import Outcome, Size, simulate
+from tests.simulation.world.folders import sweep
 from tests.simulation.world.worlds import WORLDS
 from tests.support.effort import effort
 
-EVERYDAY = Size(workers=2, rovers=1, fault_seconds=4.0, tasks=4)
-CHUNKS = 20
+EVERYDAY = Size(workers=2, rovers=1, fault_seconds=3.0, tasks=4)
+SEEDS_MIN = 300
+"""So many are run every day, of all worlds together."""
+CHUNKS = 27
 SEEDS = 10
 """In each chunk."""
-FLEET_CHUNKS = effort(8, 20)
+FLEET_CHUNKS = effort(6, 20)
 FLEET_SEEDS = 5
 """Fewer: three servers take as long as five seeds of one."""
 
@@ -68,6 +72,23 @@ def test_a_seed_replays_in_a_process_that_hashes_otherwise(world: str) -> None:
         [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": "77"}, capture_output=True, check=True
     )
     assert told.stdout.decode() == f"{outcome_of(5, world)}\n"
+
+
+def test_there_are_enough_seeds_of_each_world() -> None:
+    assert CHUNKS * SEEDS + FLEET_CHUNKS * FLEET_SEEDS >= SEEDS_MIN
+    assert {"embedded", "fleet"} == set(WORLDS)
+
+
+def test_a_folder_whose_process_was_killed_is_removed(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        left, kept = (tmp_path / f"noosphere-sim-{process}-x" for process in (other.pid, os.getpid()))
+        strange = tmp_path / "noosphere-sim-of-somebody"
+        for folder in (left, kept, strange):
+            (folder / "disk").mkdir(parents=True)
+        assert sweep(tmp_path) == []
+        other.kill()
+    assert sweep(tmp_path) == [left.name]
+    assert sorted(tmp_path.iterdir()) == sorted((kept, strange))
 
 
 def test_seeds_differ() -> None:
