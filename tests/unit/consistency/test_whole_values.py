@@ -22,7 +22,7 @@ from noosphere.consistency import (
     Sibling,
     fingerprint,
 )
-from noosphere.consistency.causal import NOTHING_SEEN, merge_tokens
+from noosphere.consistency.causal import NOTHING_SEEN, decode_causal, encode_causal, merge_tokens
 from noosphere.consistency.clock import VersionClock
 from noosphere.consistency.errors import LimitInfo
 from noosphere.consistency.limits import CLIENT_REQUEST_AGE_MS, READ_SET_ENTRIES_MAX, READ_SET_NAMESPACES_MAX
@@ -250,6 +250,13 @@ def test_a_namespace_without_commits_was_seen_at_zero() -> None:
     assert merge_tokens([token, token]) == token
 
 
+def test_a_token_keeps_every_earlier_epoch() -> None:
+    newest = [epoch << SEQ_BITS | 5 for epoch in (1, 2, 3, 4)]
+    token = merge_tokens(NOTHING_SEEN.seen(name, revision) for revision in newest for name in ("shared/a", "shared/b"))
+    assert token.earlier == {"shared/a": tuple(newest[:-1]), "shared/b": tuple(newest[:-1])}
+    assert decode_causal(encode_causal(token)) == token
+
+
 # -- read sets -------------------------------------------------------------------------------------
 
 
@@ -292,7 +299,7 @@ def test_a_token_may_hold_as_much_as_a_read_set_and_no_more() -> None:
         return NamespaceSeen(
             9,
             {f"{n}": KeySeen(3) for n in range(keys)},
-            {(f"{n}/", StampMode.CHANGED): CollectionSeen(3) for n in range(collections)},
+            {(f"{n}/", list(StampMode)[n % 2]): CollectionSeen(3) for n in range(collections)},
         )
 
     def decoded(namespaces: int, keys: int, collections: int) -> ReadSet:
