@@ -30,6 +30,7 @@ CALLS: dict[str, Callable[[FactStore], Awaitable[object]]] = {
     "near": lambda store: store.near((1.0,), (KEY,)),
     "statistics": lambda store: store.statistics(("tea",), WHERE),
     "matching": lambda store: store.matching(WHERE, None, 1),
+    "watermark": lambda store: store.watermark(),
     "remove": lambda store: store.remove((KEY,)),
     "versions": first_version,
     "everything": first_of_everything,

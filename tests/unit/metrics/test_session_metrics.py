@@ -32,7 +32,7 @@ from noosphere.server.metrics.sessions import CLASSES_MAX, OTHER
 from noosphere.server.ports.runtime import SystemClock
 from noosphere.server.transitions.health import Metric
 
-ALERTS = Path(__file__).parents[3] / "docs" / "prometheus" / "alerts.yml"
+ALERTS = Path(__file__).parents[3] / "k8s" / "components" / "servicemonitor" / "alerts.yaml"
 DASHBOARD = ALERTS.with_name("dashboard.json")
 
 
