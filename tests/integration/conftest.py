@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -17,11 +18,12 @@ from tests.support.pipelined import pipelined
 from tests.support.process import ServerProcess
 from tests.support.redis import needs_redis
 from tests.support.threaded import Connect, sync_transport
-from tests.support.transport import ScatteringTransport, SocketTransport
+from tests.support.transport import ADMIN, ScatteringTransport, SocketTransport
 from tests.support.worlds import LocalWorld, SocketWorld, World
 
 import noosphere.client
 from noosphere.server.transitions.noting import GATHER_MS
+from noosphere.v1 import admin_service_pb2 as admin
 
 NO_FACTS = "replicas have no facts yet"
 NOT_AT_REPLICAS = {"test_api_facts": NO_FACTS, "test_api_extraction": NO_FACTS}
@@ -60,6 +62,14 @@ async def _let_gather(method: str) -> None:
     """Gives replicas the moment for which they gather what they hear of a session, before it is counted."""
     if method in {"EndTurn", "RunTransitions", "GetSessionHealth"}:
         await asyncio.sleep(1.2 * GATHER_MS / 1000)
+
+
+async def _let_know(transports: Sequence[SocketTransport], method: str) -> None:
+    """Has every replica know the rules that one has set: they hear of them within a second, and no test waits."""
+    if method in {"SetPolicy", "EnsureNamespace"}:
+        for transport in transports:
+            # Whoever is asked for all rules looks at etcd first.
+            await transport.unary(ADMIN, "ListPolicies", admin.ListPoliciesRequest(), admin.ListPoliciesResponse)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +119,11 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             servers: Sequence[ServerProcess] = request.getfixturevalue("replicas_on_engines").servers
             channels = [await stack.enter_async_context(grpc.aio.insecure_channel(s.address)) for s in servers]
             transports = [SocketTransport(channel) for channel in channels]
-            yield SocketWorld(servers[0], ScatteringTransport(transports, _let_gather), ("redis", "os"))
+            yield SocketWorld(
+                servers[0],
+                ScatteringTransport(transports, _let_gather, partial(_let_know, transports)),
+                ("redis", "os"),
+            )
         return
     server: ServerProcess = request.getfixturevalue("binary")
     if request.param == "through a sync client":

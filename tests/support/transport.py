@@ -172,18 +172,28 @@ class ScatteringTransport:
     Args:
         transports: to each of them.
         between: given the method's name, awaited before each unary call, as time passes before anybody goes elsewhere.
+        after: the same after each unary call, before anybody goes elsewhere.
     """
 
-    def __init__(self, transports: Sequence[Transport], between: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        transports: Sequence[Transport],
+        between: Callable[[str], Awaitable[None]],
+        after: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
         self._transports = transports
         self._between = between
+        self._after = after
         # The same choices in each run of a test.
         self._rng = random.Random(0)
 
     async def unary(self, service: str, method: str, request: Message, kind: type[Response]) -> Response:
         """Makes one call."""
         await self._between(method)
-        return await self._any().unary(service, method, request, kind)
+        reply = await self._any().unary(service, method, request, kind)
+        if self._after is not None:
+            await self._after(method)
+        return reply
 
     def stream(self, service: str, method: str, request: Message, kind: type[Response]) -> Stream[Response]:
         """Begins a server stream."""
