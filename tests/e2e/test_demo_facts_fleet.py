@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,8 @@ def told(found: dict[str, Any]) -> dict[str, Any]:
         ],
         "answers": without(found["answers"], "fact", "evidence", "relevance"),
         "refused": without(found["refused"], "candidate"),
-        "outcomes": [(step["who"], step["outcome"], step["why"]) for step in steps],
+        # Relevance wanes by the second, and is compared where it is a number.
+        "outcomes": [(step["who"], step["outcome"], re.sub(r"relevance [0-9.]+", "", step["why"])) for step in steps],
     }
 
 
