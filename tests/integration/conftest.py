@@ -25,7 +25,7 @@ import noosphere.client
 from noosphere.server.transitions.noting import GATHER_MS
 from noosphere.v1 import admin_service_pb2 as admin
 
-NO_FACTS = "replicas have no facts yet"
+NO_FACTS = "these replicas have no Weaviate, and so no facts; test_facts_on_weaviate and tests/faults have some that do"
 NOT_AT_REPLICAS = {"test_api_facts": NO_FACTS, "test_api_extraction": NO_FACTS}
 NOT_IN_A_FLEET = {
     **NOT_AT_REPLICAS,
