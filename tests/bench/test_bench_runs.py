@@ -97,18 +97,17 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.campaign
 async def test_a_command_that_takes_too_long_is_ended_and_keeps_what_it_has_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "slow_command.py").write_text(_SLOW.format(out=str(tmp_path)))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(documents, "_SECONDS_MAX", 2.0)
+    monkeypatch.setattr(documents, "_SECONDS_MAX", 15.0)
     _parts(monkeypatch, Document("slow", "S", "s", ("slow_command",)))
     (last,) = await _run(tmp_path, Results(_MACHINE, "smoke"))
-    if "result" not in last.documents["slow"]:
-        pytest.skip("two seconds did not suffice to start a process")
     assert last.documents["slow"]["result"] == {"n": 1}
-    assert "more than 2 s" in last.documents["slow"]["cut_off"]
+    assert "more than 15 s" in last.documents["slow"]["cut_off"]
     assert not last.done("slow")
     assert "ended" in {entry.name for entry in os.scandir(tmp_path)}
 
