@@ -16,6 +16,7 @@ from tests.support.transport import SocketTransport
 
 from noosphere.server.ports.runtime import SystemClock
 from noosphere.server.storage.embedded import EmbeddedCoordinator
+from noosphere.server.storage.redis import RedisStore
 
 
 @pytest.fixture
@@ -60,12 +61,27 @@ async def coordinator(tmp_path: Path) -> AsyncIterator[EmbeddedCoordinator]:
 
 
 @pytest.fixture
+async def store(
+    primary: RedisProcess, replica: RedisProcess, coordinator: EmbeddedCoordinator
+) -> AsyncIterator[RedisStore]:
+    """A store that knows both."""
+    made = await opened(coordinator, primary, replica)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
 def etcd(tmp_path: Path) -> Iterator[EtcdProcess]:
     """An etcd."""
     server = EtcdProcess(tmp_path / "etcd")
     server.start()
     yield server
     server.kill()
+
+
+async def opened(coordinator: EmbeddedCoordinator, *servers: RedisProcess) -> RedisStore:
+    """Opens a store that knows these."""
+    return await RedisStore.open([server.url for server in servers], coordinator, clock=SystemClock())
 
 
 @asynccontextmanager

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from tests.contract.build import alive, change, commit, failures, get, head, logged, put, remember, sequence, write
+from tests.faults.conftest import opened
 from tests.support.proxy import Fault, proxied
 from tests.support.redis import RedisProcess, needs_redis
 from tests.support.redis_pair import cut_off, fail_over
@@ -16,43 +15,14 @@ from tests.support.store_load import Load
 
 from noosphere.consistency import LostRange, Reason, Refusal, find_lost
 from noosphere.server.ports.runtime import SystemClock
-from noosphere.server.ports.store import (
-    Commit,
-    Committed,
-    FailureKind,
-    HeadMoved,
-    NamespaceRef,
-    Replayed,
-)
+from noosphere.server.ports.store import Commit, Committed, FailureKind, NamespaceRef, Replayed
 from noosphere.server.storage.embedded import EmbeddedCoordinator
-from noosphere.server.storage.redis import RedisStore, UnfitRedis, engine, fence, wire
+from noosphere.server.storage.redis import RedisStore, fence, wire
 from noosphere.server.storage.redis.scripts import scripts_of
 
 pytestmark = needs_redis
 
 A, B, C = (NamespaceRef(f"shared/{name}") for name in "abc")
-
-
-async def opened(coordinator: EmbeddedCoordinator, *servers: RedisProcess) -> RedisStore:
-    return await RedisStore.open([server.url for server in servers], coordinator, clock=SystemClock())
-
-
-@pytest.fixture
-async def store(
-    primary: RedisProcess, replica: RedisProcess, coordinator: EmbeddedCoordinator
-) -> AsyncIterator[RedisStore]:
-    """A store that knows both."""
-    made = await opened(coordinator, primary, replica)
-    yield made
-    await made.close()
-
-
-async def heard(feed: AsyncIterator[HeadMoved], moved: dict[NamespaceRef, int]) -> None:
-    """Returns when the last that is told of each namespace is this."""
-    told: dict[bytes, int] = {}
-    async with asyncio.timeout(60):
-        while any(told.get(ref.storage_id) != revision for ref, revision in moved.items()):
-            told.update([await anext(feed)])
 
 
 async def test_what_a_failover_loses_is_the_range_that_is_told(
@@ -198,68 +168,6 @@ async def test_two_versions_of_the_scripts_share_an_epoch_under_load(
         await other.close()
 
 
-async def test_heads_go_on_after_a_failover_and_tell_what_moved_meanwhile(
-    store: RedisStore, primary: RedisProcess, replica: RedisProcess, coordinator: EmbeddedCoordinator
-) -> None:
-    revision = await write(store, put("a"), namespace=A)
-    cut_off(primary, replica)
-    feed = store.heads()
-    for ref in (A, B):
-        await store.follow(ref)
-    lost = await write(store, put("a"), namespace=A)
-    assert (await anext(feed)).head == lost
-    fail_over(primary, replica)
-    late = await opened(coordinator, replica)
-    try:
-        moved = await write(late, put("a"), namespace=A)
-    finally:
-        await late.close()
-    assert moved > revision
-    await heard(feed, {A: moved})
-    later = await write(store, put("b"), namespace=B)
-    await heard(feed, {B: later})
-
-
-async def test_what_is_followed_is_told_again_when_its_connection_was_gone(
-    store: RedisStore, primary: RedisProcess, coordinator: EmbeddedCoordinator
-) -> None:
-    await write(store, put("a"), namespace=C)
-    other = await opened(coordinator, primary)
-    feed = store.heads()
-    try:
-        for ref in (A, B):
-            await store.follow(ref)
-        for _ in range(3):
-            assert primary.ask("CLIENT", "KILL", "TYPE", "pubsub") == 1, "one connection carries all of them"
-            # While nobody listens, or just again.
-            await heard(feed, {ref: await write(other, put("a"), namespace=ref) for ref in (A, B)})
-        store.unfollow(B)
-        await write(other, put("b"), namespace=B)
-        await heard(feed, {A: await write(other, put("b"), namespace=A)})
-        assert primary.ask("PUBSUB", "SHARDCHANNELS") == [f"noosphere:{{{A.storage_id.hex()}}}:heads:0".encode()]
-    finally:
-        await other.close()
-
-
-async def test_following_fails_where_nobody_can_tell_and_holds_nothing(
-    store: RedisStore, primary: RedisProcess, replica: RedisProcess
-) -> None:
-    feed = store.heads()
-    await store.follow(B)
-    cut_off(primary, replica)
-    primary.kill()
-    # A listens nowhere yet; B does again as soon as somebody is there.
-    with pytest.raises(Refusal) as refused:
-        await store.follow(A)
-    assert refused.value.reason is Reason.ENGINE_UNAVAILABLE
-    with pytest.raises(ValueError, match="not followed"):
-        store.unfollow(A)
-    replica.promote()
-    await head(store, B)
-    await store.follow(A)
-    await heard(feed, {ref: await write(store, put("a"), namespace=ref) for ref in (A, B)})
-
-
 async def test_a_primary_that_has_become_a_replica_executes_nothing(
     store: RedisStore, primary: RedisProcess, replica: RedisProcess
 ) -> None:
@@ -331,23 +239,6 @@ async def test_without_a_primary_calls_are_refused_and_later_served(
     assert await get(store, "a", A) is not None
 
 
-async def test_a_redis_that_stands_still_is_noticed_and_used_again(
-    store: RedisStore, primary: RedisProcess, coordinator: EmbeddedCoordinator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(wire, "REPLY_SECONDS_MAX", 0.2)
-    monkeypatch.setattr(engine, "CALL_SECONDS_MAX", 0.5)
-    first = await write(store, put("a"), namespace=A)
-    primary.pause()
-    results = await asyncio.gather(
-        commit(store, put("a", b"once"), namespace=A), store.read(A, ("a",)), return_exceptions=True
-    )
-    assert [getattr(result, "reason", None) for result in results] == [Reason.ENGINE_UNAVAILABLE] * 2
-    primary.resume()
-    monkeypatch.undo()
-    assert await head(store, A) == first + 1, "what was on its way was executed when it went on, and once"
-    assert len(await coordinator.epochs()) == 2, "nothing was lost, so no epoch begins"
-
-
 async def test_a_namespace_that_somebody_used_in_a_later_epoch_is_left_alone(
     store: RedisStore, primary: RedisProcess
 ) -> None:
@@ -379,153 +270,6 @@ async def test_names_that_a_failover_has_lost_are_noted_again(
     result = await store.commit(C, Commit(store.epoch + 1, 0, mutations=(put("a"),)))
     assert isinstance(result, Committed)
     assert [n.ref for n in await store.namespaces("", "", 10)] == [A, C]
-
-
-async def test_a_redis_that_is_full_takes_no_part_of_a_commit(store: RedisStore, primary: RedisProcess) -> None:
-    before = await write(store, put("a"), namespace=A)
-    primary.ask("CONFIG", "SET", "maxmemory", 1)
-    with pytest.raises(Refusal) as refused:
-        await commit(store, put("a", b"new"), put("b"), namespace=A)
-    assert refused.value.reason is Reason.LIMIT_EXCEEDED
-    assert await head(store, A) == before
-    await store.compact(A, before)
-    primary.ask("CONFIG", "SET", "maxmemory", 0)
-    assert await write(store, put("b"), namespace=A) == before + 1
-
-
-async def test_a_redis_that_misses_replicas_writes_nothing_and_is_used_again(
-    store: RedisStore, primary: RedisProcess, coordinator: EmbeddedCoordinator
-) -> None:
-    before = await write(store, put("a"), namespace=A)
-    primary.ask("CONFIG", "SET", "min-replicas-to-write", 2)
-    with pytest.raises(Refusal) as refused:
-        await commit(store, put("b"), namespace=A)
-    assert refused.value.reason is Reason.ENGINE_UNAVAILABLE
-    primary.ask("CONFIG", "SET", "min-replicas-to-write", 0)
-    assert await head(store, A) == before
-    assert await write(store, put("b"), namespace=A) == before + 1
-    assert len(await coordinator.epochs()) == 2, "it was the same Redis all the time"
-
-
-async def test_a_redis_that_refuses_writes_is_read_on(store: RedisStore, primary: RedisProcess) -> None:
-    head_before = await write(store, put("a", b"there"), namespace=A)
-    primary.ask("CONFIG", "SET", "min-replicas-to-write", 2)
-    for _ in range(3):
-        # What is refused to one does not break off what others read.
-        refused = asyncio.create_task(commit(store, put("b"), namespace=A))
-        for _ in range(20):
-            read = await store.read(A, ("a",))
-            assert (read.view.head, read.entries[0] is not None) == (head_before, True)
-            assert [entry.key for entry in (await store.scan(A, "", limit=5)).entries] == ["a"]
-            await store.changes(A, 0, 5)
-            assert (await store.stats(A)).record_count == 1
-            assert [found.ref for found in await store.namespaces("", "", 5)] == [A]
-            assert not (await store.read(B, ("a",))).view.exists
-        with pytest.raises(Refusal) as caught:
-            await refused
-        assert caught.value.reason is Reason.ENGINE_UNAVAILABLE
-    primary.ask("CONFIG", "SET", "min-replicas-to-write", 0)
-    assert await write(store, put("b"), namespace=A) == head_before + 1
-
-
-async def test_what_nobody_has_used_in_the_epoch_is_not_read_while_writes_are_refused(
-    store: RedisStore, primary: RedisProcess, coordinator: EmbeddedCoordinator
-) -> None:
-    await write(store, put("a"), namespace=A)
-    await write(store, put("a"), namespace=B)
-    await store.close()
-    primary.restart()
-    again = await opened(coordinator, primary)
-    try:
-        await again.read(A, ("a",))
-        primary.ask("CONFIG", "SET", "min-replicas-to-write", 2)
-        assert (await again.read(A, ("a",))).entries[0] is not None
-        with pytest.raises(Refusal) as refused:
-            await again.read(B, ("a",))
-        assert refused.value.reason is Reason.ENGINE_UNAVAILABLE
-        primary.ask("CONFIG", "SET", "min-replicas-to-write", 0)
-        assert (await again.read(B, ("a",))).entries[0] is not None
-    finally:
-        await again.close()
-
-
-async def test_a_primary_that_became_a_replica_while_it_refused_writes_is_not_read(
-    store: RedisStore, primary: RedisProcess
-) -> None:
-    await write(store, put("a"), namespace=A)
-    primary.ask("CONFIG", "SET", "min-replicas-to-write", 2)
-    assert (await store.read(A, ("a",))).entries[0] is not None
-    primary.ask("REPLICAOF", "127.0.0.1", 1)
-    with pytest.raises(Refusal) as refused:
-        await store.read(A, ("a",))
-    assert refused.value.reason is Reason.ENGINE_UNAVAILABLE
-
-
-@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
-async def test_a_redis_that_evicts_is_not_used(
-    primary: RedisProcess, coordinator: EmbeddedCoordinator, policy: str
-) -> None:
-    primary.ask("CONFIG", "SET", "maxmemory-policy", policy)
-    with pytest.raises(UnfitRedis, match=f"maxmemory-policy is {policy}.*noeviction"):
-        await opened(coordinator, primary)
-    assert len(await coordinator.epochs()) == 1
-
-
-async def test_a_replica_alone_is_not_used(
-    primary: RedisProcess, replica: RedisProcess, coordinator: EmbeddedCoordinator
-) -> None:
-    with pytest.raises(UnfitRedis, match="is a replica"):
-        await opened(coordinator, replica)
-
-
-async def test_a_coordinator_that_knows_less_than_redis_is_not_used(
-    store: RedisStore, primary: RedisProcess, tmp_path: Path
-) -> None:
-    folder = tmp_path / "another"
-    folder.mkdir()
-    other = await EmbeddedCoordinator.open(folder, clock=SystemClock())
-    try:
-        with pytest.raises(UnfitRedis, match="do not belong together"):
-            await opened(other, primary)
-    finally:
-        await other.close()
-
-
-async def test_a_redis_of_other_servers_is_left_alone_whatever_epochs_are_known(
-    store: RedisStore, primary: RedisProcess, tmp_path: Path
-) -> None:
-    revision = await write(store, put("a"), namespace=A)
-    folder = tmp_path / "another"
-    folder.mkdir()
-    other = await EmbeddedCoordinator.open(folder, clock=SystemClock())
-    try:
-        await other.begin_epoch("another fleet", "has had many", 20_000)
-        with pytest.raises(UnfitRedis, match="is the working store of other servers"):
-            await opened(other, primary)
-        assert len(await other.epochs()) == 1
-    finally:
-        await other.close()
-    assert await write(store, put("a"), namespace=A) == revision + 1, "whose it is goes on in its epoch"
-
-
-async def test_of_fleets_that_come_to_a_new_redis_at_once_one_has_it(primary: RedisProcess, tmp_path: Path) -> None:
-    others: list[EmbeddedCoordinator] = []
-    stores: list[RedisStore | BaseException] = []
-    try:
-        for number in range(4):
-            folder = tmp_path / f"fleet-{number}"
-            folder.mkdir()
-            others.append(await EmbeddedCoordinator.open(folder, clock=SystemClock()))
-        stores += await asyncio.gather(*(opened(other, primary) for other in others), return_exceptions=True)
-        served = [store for store in stores if isinstance(store, RedisStore)]
-        assert len(served) == 1
-        await write(served[0], put("a"), namespace=A)
-        refused = [store for store in stores if isinstance(store, UnfitRedis)]
-        assert len(refused) == 3
-        assert all("do not belong together" in str(problem) for problem in refused)
-    finally:
-        await asyncio.gather(*(store.close() for store in stores if isinstance(store, RedisStore)))
-        await asyncio.gather(*(other.close() for other in others))
 
 
 async def test_calls_made_at_once_share_round_trips(store: RedisStore) -> None:

@@ -2,7 +2,7 @@
 
 Elsewhere, because they need processes that are killed or stopped, or load (tests/faults): 10,000 cancelled
 calls; SIGSTOP of a claim's holder; ``kill -9`` proves nothing about durability, so the log is cut too.
-*Out of memory in mid-commit* is Redis's (tests/faults/test_redis_failover.py, test_redis_network.py); here a
+*Out of memory in mid-commit* is Redis's (tests/faults/test_redis_refusing.py, test_redis_network.py); here a
 commit is one row of one journal, so what remains of it is a commit that grows too large while it is decided.
 *Contract tests start at epoch 9,000* is a rule for the suites of the store port (tests/contract/lab.py), which
 have those of these traps that are about a store on every driver.
