@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 from collections import Counter
@@ -10,6 +11,7 @@ from collections import Counter
 import pytest
 from tests.faults.conftest import connected
 from tests.support.process import ServerProcess
+from tests.support.proxy import Fault, proxied
 
 from noosphere.client import Client, Namespace, RetryPolicy, WatchBatch, connect
 
@@ -17,15 +19,30 @@ CALLERS = 64
 ROUNDS = int(os.environ.get("NOOSPHERE_TEST_KILLS", "5"))
 CALLS_A_ROUND = 600
 SPACE = "shared/s"
+LOOKS = 5
+LOOKS_MAX = 6000
 PATIENT = RetryPolicy(attempts_max=10_000, delay_max=0.2)
 
 
 class Callers:
-    """Callers that never give a call up, so what was acknowledged is exactly what was done."""
+    """Callers that never give a call up, so what was acknowledged is exactly what was done.
 
-    def __init__(self, space: Namespace) -> None:
+    Args:
+        space: where they write.
+        tally: the key of the counter that they share.
+
+    Attributes:
+        told: how many increments of the counter have been answered.
+        counted: how many rounds they have ended.
+        replayed: how many of those answers were of an attempt that had been executed before.
+        stopping: set by a test to end them.
+    """
+
+    def __init__(self, space: Namespace, tally: str = "tally") -> None:
         self._space = space
+        self.tally = tally
         self.stopping = False
+        self.told = 0
         self.counted = 0
         self.replayed = 0
         self._progress = asyncio.Condition()
@@ -39,7 +56,8 @@ class Callers:
             turns += 1
             record = await record.replace([number, turns])
             assert (record.key, record.value) == (own.name, [number, turns])
-            counted = await self._space.key("tally").increment(1)
+            counted = await self._space.key(self.tally).increment(1)
+            self.told += 1
             self.replayed += counted.replayed
             read = await own.get()
             assert read is not None
@@ -55,37 +73,61 @@ class Callers:
         async with self._progress:
             await self._progress.wait_for(lambda: self.counted >= goal)
 
+    async def unanswered(self, direct: Namespace) -> None:
+        """Returns once an increment was executed whose reply has not arrived; replies are held by now.
+
+        Args:
+            direct: the namespace, asked past whatever holds replies.
+        """
+        looks = 0
+        for _ in range(LOOKS_MAX):
+            told = self.told
+            executed = await direct.get(self.tally, int)
+            await asyncio.sleep(0.01)
+            waiting = executed is not None and executed.value > self.told == told
+            # A reply that had passed before may still lie unread in this process.
+            looks = looks + 1 if waiting else 0
+            if looks == LOOKS:
+                return
+        raise AssertionError("nobody waits for a reply")
+
 
 @pytest.mark.campaign
+@pytest.mark.timeout(600)
 async def test_kills_under_64_coalesced_callers_and_a_watch(server: ServerProcess) -> None:
     chance = random.Random(64)
-    async with (
-        connect(server.address, agent="callers", timeout=120, retry=PATIENT) as client,
-        connect(server.address, agent="watcher", timeout=120, retry=PATIENT) as watcher,
-    ):
+    async with contextlib.AsyncExitStack() as stack:
+        # Chance alone loses a reply now and then, and on a fast machine none.
+        proxy = stack.enter_context(proxied(server.address))
+        client = await stack.enter_async_context(connect(proxy.address, agent="callers", timeout=120, retry=PATIENT))
+        watcher = await stack.enter_async_context(connect(server.address, agent="watcher", timeout=120, retry=PATIENT))
+        batches = await stack.enter_async_context(watcher.namespace(SPACE).watch(after=0))
         seen: list[WatchBatch[object]] = []
-        async with watcher.namespace(SPACE).watch(after=0) as batches:
-            watching = asyncio.create_task(_collect(batches, seen))
-            callers = Callers(client.namespace(SPACE))
-            working = [asyncio.create_task(callers.run(number)) for number in range(CALLERS)]
-            for _ in range(ROUNDS):
-                await callers.more(chance.randrange(CALLS_A_ROUND // 2, CALLS_A_ROUND))
-                server.kill()
-                server.restart()
-            await callers.more(CALLS_A_ROUND)
-            callers.stopping = True
-            turns = await asyncio.gather(*working)
-            await _check(client, callers, turns)
-            async with connected(server) as api:
-                log = await (await api.agent("reader")).history(SPACE, page_size=1000)
-            revisions = [batch.revision for batch in log]
-            while [batch.revision for batch in seen] != revisions[: len(seen)] or len(seen) < len(revisions):
-                assert [batch.revision for batch in seen] == revisions[: len(seen)], "a gap or a duplicate"
-                await asyncio.wait([watching], timeout=0.05)
-                assert not watching.done()
-            watching.cancel()
-            await asyncio.wait([watching])
-    assert callers.replayed > 0, "no reply was lost, so nothing was tried"
+        watching = asyncio.create_task(_collect(batches, seen))
+        callers = Callers(client.namespace(SPACE))
+        working = [asyncio.create_task(callers.run(number)) for number in range(CALLERS)]
+        for _ in range(ROUNDS):
+            await callers.more(chance.randrange(CALLS_A_ROUND // 2, CALLS_A_ROUND))
+            proxy.begin(Fault.HOLD_REPLIES)
+            await callers.unanswered(watcher.namespace(SPACE))
+            server.kill()
+            proxy.cut()
+            proxy.end()
+            server.restart()
+        await callers.more(CALLS_A_ROUND)
+        callers.stopping = True
+        turns = await asyncio.gather(*working)
+        await _check(client, callers, turns)
+        async with connected(server) as api:
+            log = await (await api.agent("reader")).history(SPACE, page_size=1000)
+        revisions = [batch.revision for batch in log]
+        while [batch.revision for batch in seen] != revisions[: len(seen)] or len(seen) < len(revisions):
+            assert [batch.revision for batch in seen] == revisions[: len(seen)], "a gap or a duplicate"
+            await asyncio.wait([watching], timeout=0.05)
+            assert not watching.done()
+        watching.cancel()
+        await asyncio.wait([watching])
+    assert callers.replayed > 0, "replies that were held have arrived"
     assert len(seen) >= callers.counted * 2
 
 

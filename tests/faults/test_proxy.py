@@ -126,6 +126,25 @@ async def test_what_was_frozen_goes_on(echo: tuple[Echo, Proxy]) -> None:
                 assert await asyncio.gather(*asking) == [b"b\n", b"b\n"]
 
 
+async def test_replies_that_are_held_arrive_later_or_never(echo: tuple[Echo, Proxy]) -> None:
+    served, proxy = echo
+    async with caller(proxy) as one:
+        assert await one.ask(b"a\n") == b"a\n"
+        with proxy.during(Fault.HOLD_REPLIES):
+            asking = asyncio.create_task(one.ask(b"b\n"))
+            await until(lambda: served.connections == [b"a\nb\n"])
+            await proxy.happened()
+            assert not asking.done()
+            proxy.end()
+            assert await asking == b"b\n"
+        with proxy.during(Fault.HOLD_REPLIES):
+            losing = asyncio.create_task(broken(one, b"c\n"))
+            await proxy.happened()
+            proxy.cut()
+            assert await losing
+    assert served.connections == [b"a\nb\nc\n"]
+
+
 async def test_what_is_sent_twice_is_answered_once(echo: tuple[Echo, Proxy]) -> None:
     served, proxy = echo
     with proxy.during(Fault.DUPLICATE):

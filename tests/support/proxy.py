@@ -30,6 +30,8 @@ class Fault(StrEnum):
     """Every piece, either way, is held up for ``seconds``."""
     DROP_REPLIES = "drop replies"
     """A reply (longer than ``longer_than`` bytes) is thrown away and its connection cut: the request has passed."""
+    HOLD_REPLIES = "hold replies"
+    """What a server says waits; what clients say passes. All of it goes on when the fault ends."""
     HALF_OPEN = "half-open"
     """Connections are accepted, and what comes is thrown away, either way; nobody is told."""
     FREEZE = "freeze"
@@ -89,6 +91,7 @@ class Proxy:
         self._times: int | None = None
         self._before = 0
         self._moving = asyncio.Event()
+        self._answering = asyncio.Event()
         self._pairs: set[_Pair] = set()
         self._serving: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -156,6 +159,7 @@ class Proxy:
 
     async def _open(self) -> None:
         self._moving.set()
+        self._answering.set()
         self._server = await asyncio.start_server(self._serve, sock=self._socket)
 
     async def _close(self) -> None:
@@ -176,12 +180,15 @@ class Proxy:
         self._fault, self._seconds, self._longer_than, self._times = fault, seconds, longer_than, times
         if fault is Fault.FREEZE:
             self._moving.clear()
+        elif fault is Fault.HOLD_REPLIES:
+            self._answering.clear()
         elif fault is Fault.CUT:
             await self._cut()
 
     async def _end(self) -> None:
         self._fault = None
         self._moving.set()
+        self._answering.set()
         for pair in self._pairs:
             if pair.swallowed:
                 pair.abort()
@@ -261,6 +268,9 @@ class Proxy:
     async def _pass_replies(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pair: _Pair) -> None:
         while data := await reader.read(_CHUNK_BYTES):
             await self._held_up()
+            if self._fault is Fault.HOLD_REPLIES:
+                self.counts[Fault.HOLD_REPLIES] += 1
+                await self._answering.wait()
             if self._fault is Fault.HALF_OPEN:
                 self._lost(pair)
                 continue
