@@ -63,6 +63,21 @@ async def test_a_dump_goes_to_weaviate_and_back_and_stays_the_same(
         await take_offline(tmp_path / "none.dump", settings_of(tmp_path / "data"))
 
 
+async def test_a_restore_makes_good_a_weaviate_that_was_wiped(
+    tmp_path: Path, weaviate: WeaviateProcess, path: Path
+) -> None:
+    target = on_weaviate(tmp_path / "data", weaviate)
+    await put_back(path, target, SystemClock())
+    assert contents(await take_offline(tmp_path / "before.dump", target)) == contents(path)
+    weaviate.kill()
+    weaviate.forget()
+    weaviate.start()
+    with pytest.raises(StartupError, match="which held the fleet's facts, is gone"):
+        await take_offline(tmp_path / "wiped.dump", target)
+    await put_back(path, target, SystemClock(), replace=True)
+    assert contents(await take_offline(tmp_path / "again.dump", target)) == contents(path)
+
+
 async def test_what_weaviate_holds_is_removed_only_if_that_is_said(
     tmp_path: Path, weaviate: WeaviateProcess, path: Path
 ) -> None:

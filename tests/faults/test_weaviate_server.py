@@ -7,10 +7,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from tests.support.authority import TestAuthority
+from tests.support.cli import Cli
+from tests.support.doctor import names
 from tests.support.health import NOT_SERVING, SERVING, health, until_service
 from tests.support.process import ServerProcess
+from tests.support.redis import free_port
 from tests.support.waiting import PAUSE_SECONDS
 from tests.support.weaviate import WeaviateProcess, needs_weaviate
 
@@ -217,3 +221,60 @@ async def test_a_paused_weaviate_makes_nobody_wait_but_those_who_search(
             weaviate.resume()
         await until_service(server.address, SERVING, FACTS)
     assert server.terminate() == 0
+
+
+def exported(metrics: str, name: str) -> float:
+    """Returns a figure of a server."""
+    page = httpx.get(f"http://{metrics}/metrics", timeout=60, trust_env=False).text
+    return float(next(line for line in page.splitlines() if line.startswith(f"{name} ")).split()[1])
+
+
+async def test_a_weaviate_that_lost_its_data_is_told_of_until_somebody_decides(
+    tmp_path: Path, weaviate: WeaviateProcess, servers: Servers
+) -> None:
+    weaviate.start()
+    metrics = f"127.0.0.1:{free_port()}"
+    server = servers.make(weaviate.config, "--embedder", "none", "--metrics-listen", metrics)
+    server.start()
+    flags: dict[str, Any] = {"weaviate_url": weaviate.url, "weaviate_grpc": weaviate.grpc, "embedder": "none"}
+    flags |= {"data": tmp_path / "data", "listen": server.address}
+    async with connect(server.address, agent="a", timeout=SECONDS_MAX) as client:
+        assert await decided(client, await propose(client, "Anna lives in Lyon")) == ["written"]
+        assert (exported(metrics, "noosphere_facts_misplaced"), await names(**flags)) == (0, [])
+        weaviate.kill()
+        await until_service(server.address, NOT_SERVING, FACTS)
+        weaviate.forget()
+        weaviate.start()
+        async with asyncio.timeout(SECONDS_MAX):
+            while True:
+                if exported(metrics, "noosphere_facts_misplaced"):
+                    break
+                await asyncio.sleep(PAUSE_SECONDS)
+        assert await health(server.address, FACTS) == NOT_SERVING
+        assert (await health(server.address), await names(**flags)) == (SERVING, ["weaviate_lost"])
+        with pytest.raises((Unavailable, DeadlineExceeded), match="is gone"):
+            await client.facts.search("Lyon", owner=USER, timeout=2)
+        async with client.session() as session:
+            await session.append({"role": "user", "content": "Where do I live?"})
+            context = await session.context(fact_owners=[USER])
+            assert list(context.warnings) == ["FACTS_UNAVAILABLE"]
+        waiting = await propose(client, "Anna prefers metric units")
+    server.terminate()
+    told = [line for line in server.stderr.splitlines() if "is not this fleet's collection" in line]
+    assert len(told) == 1, server.stderr
+    # A start does not make it good either.
+    server.restart()
+    assert await health(server.address, FACTS) == NOT_SERVING
+    server.terminate()
+    config = str(tmp_path / "server-0.toml")
+    given = ("facts", "adopt", "--config", config, "--data", str(tmp_path / "data"))
+    done = await asyncio.to_thread(Cli().run, *given, "--json")
+    assert (done.json["collection_before"], done.json["held_facts"]) == ("NoosphereFacts", True)
+    server.restart()
+    await until_service(server.address, SERVING, FACTS)
+    assert (exported(metrics, "noosphere_facts_misplaced"), await names(**flags)) == (0, [])
+    async with connect(server.address, agent="a", timeout=SECONDS_MAX) as client:
+        assert await decided(client, waiting) == ["written"]
+        assert await found(client, "units") == "Anna prefers metric units"
+        assert await found(client, "Lyon") == ""
+    server.terminate()

@@ -63,7 +63,7 @@ def test_the_promised_commands_exist() -> None:
         "bench lost-updates",
         *("facts search", "facts list", "facts show", "facts history", "facts candidates", "facts why"),
         *("facts forget", "facts review", "facts extract", "facts job", "facts policy", "facts upkeep"),
-        *("facts export", "facts import", "facts reindex"),
+        *("facts export", "facts import", "facts reindex", "facts adopt"),
         *("grant set", "grant remove", "grant list", "grant check"),
         *("limits set", "limits remove", "limits list", "limits show"),
         *("lock list", "lock show", "lock release", "group members", "tls create"),

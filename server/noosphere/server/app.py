@@ -245,6 +245,7 @@ async def serve(
         models = _models(settings, clock, observed.models)
         stack.push_async_callback(models.aclose)
         lasting = await stack.enter_async_context(open_lasting(settings, clock=clock, models=models, on_fatal=fatal))
+        observed.facts_misplaced = lasting.facts_misplaced
         own = ServerInfo(server_id, "", __version__, clock.wall_ms(), leads=False)
         servers = Servers(lasting.coordinator, own, shared=is_replica(settings))
         leadership = Leadership(lasting.coordinator.locks, own.id, clock) if is_replica(settings) else None

@@ -47,6 +47,7 @@ class Lasting(NamedTuple):
         embedder: makes the vectors of the fact store; None finds facts by words alone.
         fact_probe: asks whether the fact store can be reached, and raises what a call would; None if it is always there
             or never.
+        facts_misplaced: tells whether what that has found is not the collection of facts that the fleet uses.
     """
 
     coordinator: Coordinator
@@ -54,6 +55,7 @@ class Lasting(NamedTuple):
     fact_queue: FactQueue | None
     embedder: Embedder | None
     fact_probe: Callable[[], Awaitable[None]] | None = None
+    facts_misplaced: Callable[[], bool] = lambda: False
 
 
 class Drivers(NamedTuple):
@@ -114,8 +116,8 @@ async def open_lasting(
             coordinator = await on_etcd(settings, clock)
             stack.push_async_callback(coordinator.close)
             if settings.weaviate_url:
-                facts = await open_weaviate(settings, models, stack, clock)
-                yield Lasting(coordinator, facts.store, None, facts.embedder, facts.probe)
+                facts = await open_weaviate(settings, models, coordinator, stack, clock)
+                yield Lasting(coordinator, facts.store, None, facts.embedder, facts.probe, facts.misplaced)
             else:
                 yield Lasting(coordinator, None, None, None)
             return
@@ -128,7 +130,7 @@ async def open_lasting(
             stack.push_async_callback(embedded.close)
             await keep_apart(settings)
             if settings.weaviate_url:
-                facts = await open_weaviate(settings, models, stack, clock)
+                facts = await open_weaviate(settings, models, embedded, stack, clock)
             else:
                 facts = await open_embedded(settings, models, stack, on_fatal, worker)
             fact_queue: EmbeddedFactQueue | None = None
@@ -139,7 +141,7 @@ async def open_lasting(
                 stack.push_async_callback(fact_queue.close)
         except DataFolderError as error:
             raise StartupError(str(error)) from error
-        yield Lasting(embedded, facts.store, fact_queue, facts.embedder, facts.probe)
+        yield Lasting(embedded, facts.store, fact_queue, facts.embedder, facts.probe, facts.misplaced)
 
 
 @contextlib.asynccontextmanager

@@ -16,6 +16,7 @@ from noosphere.consistency import Refusal
 from .addresses import address_of_weaviate
 from .config import Settings
 from .models import Models
+from .ports.coordinator import Coordinator
 from .ports.factstore import FactStore, FactStoreStats, StoreModel
 from .ports.models import Embedder, EmbedderError
 from .ports.runtime import Clock
@@ -44,11 +45,13 @@ class OpenedFacts(NamedTuple):
         store: the store.
         embedder: makes vectors; None finds facts by words alone.
         probe: asks whether the store can be reached; None if it cannot be away. Raises what a call would.
+        misplaced: tells whether what the probe has found is not the collection that the fleet uses.
     """
 
     store: FactStore
     embedder: Embedder | None
     probe: Callable[[], Awaitable[None]] | None = None
+    misplaced: Callable[[], bool] = lambda: False
 
 
 def model_of(embedder: Embedder | None) -> StoreModel:
@@ -135,31 +138,42 @@ async def open_embedded(
 
 
 async def open_weaviate(
-    settings: Settings, models: Models, stack: contextlib.AsyncExitStack, clock: Clock
+    settings: Settings, models: Models, coordinator: Coordinator, stack: contextlib.AsyncExitStack, clock: Clock
 ) -> OpenedFacts:
     """Opens the store on Weaviate, whether that is there or not.
 
     Args:
         settings: the configuration.
         models: one of them makes the vectors.
+        coordinator: notes which collection is the fleet's.
         stack: closes the store.
         clock: the source of time.
 
     Raises:
         StartupError: a package is missing, or a file for TLS cannot be used.
     """
-    store = await weaviate_store(settings, model_of(models.embedder), clock)
+    store = await weaviate_store(settings, model_of(models.embedder), clock, coordinator)
     stack.push_async_callback(store.close)
     fitting = Fitting(store, models)
     try:
         await fitting.probe()
     except Refusal as error:
-        log.warning("facts are refused until Weaviate can be reached", why=str(error))
-    return OpenedFacts(store, None if models.embedder is None else fitting, fitting.probe)
+        if not fitting.misplaced:
+            log.warning("facts are refused until Weaviate can be reached", why=str(error))
+    embedder = None if models.embedder is None else fitting
+    return OpenedFacts(store, embedder, fitting.probe, lambda: fitting.misplaced)
 
 
-async def weaviate_store(settings: Settings, model: StoreModel, clock: Clock) -> WeaviateFactStore:
+async def weaviate_store(
+    settings: Settings, model: StoreModel, clock: Clock, coordinator: Coordinator | None = None
+) -> WeaviateFactStore:
     """Opens the store on Weaviate that is configured, for vectors of a model.
+
+    Args:
+        settings: the configuration.
+        model: whose vectors.
+        clock: the source of time.
+        coordinator: notes which collection is the fleet's; without it whichever is there is used.
 
     Raises:
         StartupError: a package is missing, or a file for TLS cannot be used.
@@ -167,7 +181,7 @@ async def weaviate_store(settings: Settings, model: StoreModel, clock: Clock) ->
     try:
         from .storage.weaviate import WeaviateFactStore
 
-        return await WeaviateFactStore.open(weaviate_access(settings), model=model, clock=clock)
+        return await WeaviateFactStore.open(weaviate_access(settings), model=model, clock=clock, tables=coordinator)
     except ImportError as error:
         raise StartupError(
             f"weaviate_url needs another package: pip install 'noosphere[weaviate]' ({error})"
@@ -221,12 +235,16 @@ class Fitting:
     Args:
         store: the store.
         models: one of them makes the vectors.
+
+    Attributes:
+        misplaced: whether what was there when it was last asked is not the collection that the fleet uses.
     """
 
     def __init__(self, store: WeaviateFactStore, models: Models) -> None:
         self._store = store
         self._models = models
         self._looked = False
+        self.misplaced = False
 
     @property
     def name(self) -> str:
@@ -255,9 +273,20 @@ class Fitting:
         """Asks whether the store can be reached; when it is for the first time, looks at what it holds.
 
         Raises:
-            Refusal: it cannot be.
+            Refusal: it cannot be, or is not the one that the fleet uses.
         """
-        await self._store.ready()
+        from .storage.weaviate import OtherCollection
+
+        try:
+            await self._store.ready()
+        except OtherCollection as error:
+            if not self.misplaced:
+                self.misplaced = True
+                log.error("facts are refused: what Weaviate has is not this fleet's collection of them", why=str(error))
+            raise
+        if self.misplaced:
+            self.misplaced = False
+            log.info("the fleet's collection of facts is there")
         if self._looked or self._store.model is None:
             return
         self._looked = True

@@ -63,6 +63,7 @@ class Observed:
         ports: figures of drivers.
         sessions: figures of sessions.
         models: figures of models.
+        facts_misplaced: tells whether what Weaviate has is not the fleet's collection of facts.
     """
 
     def __init__(self, clock: Clock, server_id: str) -> None:
@@ -75,6 +76,7 @@ class Observed:
         self.ports = PrometheusPortMetrics(self.registry)
         self.sessions = PrometheusSessionMetrics(self.registry)
         self.models = PrometheusModelMetrics(self.registry)
+        self.facts_misplaced: Callable[[], bool] = lambda: False
         # Services of ended epochs must not stay in memory because somebody counts.
         self._memory: Callable[[], Memory | None] = lambda: None
         self._facts: Callable[[], Facts | None] = lambda: None
@@ -149,6 +151,7 @@ class Observed:
             jobs_dead=jobs.dead,
             oldest_job_seconds=max(0, self._clock.wall_ms() - jobs.oldest_ms) / 1000 if jobs.oldest_ms else 0.0,
             leads=self._leads(),
+            facts_misplaced=self.facts_misplaced(),
         )
 
     async def overview(self) -> Overview:

@@ -39,6 +39,7 @@ from .storage.facts import EmbeddedFactQueue, EmbeddedFactStore
 from .storage.facts.checks import check_contents, check_jobs
 from .storage.facts.queue import FILE as QUEUE
 from .storage.facts.store import FILE as FACTS
+from .storage.weaviate.lineage import Noted, note
 
 if TYPE_CHECKING:
     from .storage.weaviate import WeaviateFactStore
@@ -282,7 +283,7 @@ async def _opened(settings: Settings, summary: Summary, clock: Clock, replace: b
             target = await stack.enter_async_context(_redis(settings, coordinator, summary, clock, replace))
             if folder is not None:
                 _empty(folder)
-            fact_store = await _facts_in(elsewhere, folder, settings, summary, stack)
+            fact_store = await _facts_in(elsewhere, folder, settings, summary, coordinator, stack)
             yield (coordinator, *target[:2], fact_store, target[2])
         else:
             assert folder is not None, "replicas are on Redis"
@@ -292,7 +293,7 @@ async def _opened(settings: Settings, summary: Summary, clock: Clock, replace: b
             newest = (await coordinator.epochs() or [None])[-1]
             least = max(summary.header.epoch, 0 if newest is None else newest.epoch) + 1
             epoch = await coordinator.begin_epoch(CAUSE, _words(summary), least)
-            fact_store = await _facts_in(elsewhere, folder, settings, summary, stack)
+            fact_store = await _facts_in(elsewhere, folder, settings, summary, coordinator, stack)
             queue = await EmbeddedFactQueue.open(folder.path, clock=clock, durability=settings.durability)
             stack.push_async_callback(queue.close)
             with _journal(folder, settings, epoch, max(clock.wall_ms(), summary.counters.store_time_ms)) as writer:
@@ -335,14 +336,20 @@ async def _facts_in(
     folder: DataFolder | None,
     settings: Settings,
     summary: Summary,
+    coordinator: Coordinator,
     stack: contextlib.AsyncExitStack,
 ) -> FactStore | None:
     """Returns an empty fact store; None if there is none. The target is marked by now."""
     if elsewhere is not None:
         await elsewhere.begin_anew()
+        await elsewhere.ready()
+        # From here on it is the target's, whichever was before.
+        made = Noted(elsewhere.collection_id or "", settings.weaviate_collection, holds=bool(summary.facts))
+        await note(coordinator, made)
         if folder is not None:
             mark_elsewhere(settings)
         return elsewhere
+    await note(coordinator, None)
     if folder is None:
         return None
     model = StoreModel(summary.header.model, summary.header.dimension)

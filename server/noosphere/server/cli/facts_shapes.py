@@ -209,3 +209,11 @@ class ReindexedShape(TypedDict):
     vector_count: Annotated[int, "How many of them have a vector."]
     model: Annotated[str | None, "The embedder that made the vectors; null if there is none."]
     model_before: Annotated[str | None, "The one that made those of the old index; null if there was none."]
+
+
+class AdoptedShape(TypedDict):
+    """Which collection of facts was given up."""
+
+    collection_before: Annotated[str | None, "Under which name it was noted; null if none was."]
+    id_before: Annotated[str | None, "Its id."]
+    held_facts: Annotated[bool, "Whether a fact was ever written there."]

@@ -33,6 +33,7 @@ from . import (
     doctor,
     engine,
     facts,
+    facts_adopt,
     facts_changes,
     facts_exchange,
     facts_keeping,
@@ -95,7 +96,7 @@ app.add_typer(sessions.app, name="session")
 app.add_typer(contexts.app, name="context")
 app.add_typer(coordination.app, name="lock")
 app.add_typer(coordination.group_app, name="group")
-for group in (facts_changes.app, facts_keeping.app, facts_exchange.app, facts_reindex.app):
+for group in (facts_changes.app, facts_keeping.app, facts_exchange.app, facts_reindex.app, facts_adopt.app):
     facts.app.add_typer(group)
 app.add_typer(facts.app, name="facts")
 app.add_typer(tokens.app, name="token")

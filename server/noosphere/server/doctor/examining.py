@@ -21,6 +21,7 @@ from .running import examine_addresses, running_at
 from .surroundings import Machine, Surroundings
 from .weaviate import examine_weaviate
 from .weaviate_facts import examine_collection, examine_package
+from .weaviate_lineage import examine_lineage
 
 
 async def examine(
@@ -76,7 +77,10 @@ async def _examine_weaviate(settings: Settings) -> list[Finding]:
     if missing := examine_package():
         return missing
     found, described = await examine_weaviate(settings)
-    return [*found, *(await examine_collection(settings, described) if described else ())]
+    if described is None:
+        return found
+    kept = await examine_collection(settings, described) if described else []
+    return [*found, *kept, *(await examine_lineage(settings, described))]
 
 
 def _examine_reach(settings: Settings) -> Iterator[Finding]:

@@ -128,7 +128,7 @@ def examine_tokens(settings: Settings) -> Iterator[Finding]:
     count = 0
     try:
         if path.exists():
-            with closing(_reading(path)) as db:
+            with closing(reading(path)) as db:
                 ((count,),) = db.execute("SELECT count(*) FROM entries WHERE tbl = ?", (TOKENS,))
     except sqlite3.Error:
         # There is no such table before a first token, and a damaged file is told of elsewhere.
@@ -206,7 +206,7 @@ def _examine_stamp(path: Path) -> Iterator[Finding]:
 def _examine_databases(path: Path, names: set[str], surroundings: Surroundings) -> Iterator[Finding]:
     for name in sorted(names.intersection(_DATABASES)):
         try:
-            with closing(_reading(path / name)) as db:
+            with closing(reading(path / name)) as db:
                 ((application,),) = db.execute("PRAGMA application_id")
                 ((version,),) = db.execute("PRAGMA user_version")
                 ahead_ms = 0
@@ -248,7 +248,8 @@ def _newer(path: Path, found: int) -> Finding:
     )
 
 
-def _reading(path: Path) -> sqlite3.Connection:
+def reading(path: Path) -> sqlite3.Connection:
+    """Opens a database that a server may be using, to read it."""
     return sqlite3.connect(f"file:{path.absolute()}?mode=ro", uri=True, timeout=5)
 
 

@@ -58,11 +58,11 @@ class _Door:
             connection.close()
 
 
-async def examine_weaviate(settings: Settings) -> tuple[list[Finding], dict[str, Any]]:
+async def examine_weaviate(settings: Settings) -> tuple[list[Finding], dict[str, Any] | None]:
     """Looks at the Weaviate that is configured, and changes nothing there.
 
     Returns:
-        What is wrong, and how it describes the collection; empty if that is not there, or cannot be asked for.
+        What is wrong, and how it describes the collection; empty if that is not there, None if it cannot be asked for.
     """
     examination = _Examination(settings)
     found = await asyncio.to_thread(lambda: list(examination.run()))
@@ -73,13 +73,13 @@ class _Examination:
     """Blocks.
 
     Attributes:
-        described: the collection, once it was asked for.
+        described: the collection, once it was asked for; empty if it is not there.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._door = _Door(settings)
-        self.described: dict[str, Any] = {}
+        self.described: dict[str, Any] | None = None
 
     def run(self) -> Iterator[Finding]:
         """Finds what is wrong."""
@@ -194,9 +194,11 @@ class _Examination:
         collection = self._door.ask(f"schema/{self._settings.weaviate_collection}")
         factor = self._settings.weaviate_replication
         name = self._settings.weaviate_collection
+        if collection.status == http.client.NOT_FOUND:
+            self.described = {}
         if collection.status == http.client.OK:
-            self.described = collection.content
-            name, factor = self.described["class"], self.described["replicationConfig"]["factor"]
+            described = self.described = collection.content
+            name, factor = described["class"], described["replicationConfig"]["factor"]
             if factor != self._settings.weaviate_replication:
                 yield warning(
                     "weaviate_replication",

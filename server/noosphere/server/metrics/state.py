@@ -34,6 +34,7 @@ class State(NamedTuple):
         jobs_dead: that were given up.
         oldest_job_seconds: how long the oldest has waited; 0.0 if none does.
         leads: whether this server does what one does for all.
+        facts_misplaced: whether what Weaviate has is not the collection of facts that the fleet uses.
     """
 
     agents: int = 0
@@ -51,6 +52,7 @@ class State(NamedTuple):
     jobs_dead: int = 0
     oldest_job_seconds: float = 0.0
     leads: bool = False
+    facts_misplaced: bool = False
 
 
 _GAUGES = {
@@ -63,6 +65,7 @@ _GAUGES = {
     "epoch": ("epoch", "The present epoch."),
     "oldest_job_seconds": ("fact_job_oldest_seconds", "How long the oldest candidate or extraction has waited."),
     "leads": ("leader", "1 if this server does what one does for all."),
+    "facts_misplaced": ("facts_misplaced", "1 if what Weaviate has is not the fleet's collection of facts."),
 }
 _COUNTERS = {
     "commits": ("store_commits", "Commits since the store was opened."),

@@ -16,6 +16,9 @@ class Breaker:
 
     Args:
         clock: the source of time.
+
+    Attributes:
+        losses: how many calls nobody has answered, ever.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -23,6 +26,7 @@ class Breaker:
         self._failures = 0
         self._open_until_ms = 0
         self._probing = False
+        self.losses = 0
 
     @property
     def open(self) -> bool:
@@ -52,6 +56,7 @@ class Breaker:
     def failed(self) -> None:
         """Takes note that a call was not answered."""
         self._failures += 1
+        self.losses += 1
         self._probing = False
         if self.open:
             pause_ms = PAUSE_MS_MIN << min(self._failures - FAILURES_MAX, 10)

@@ -62,6 +62,11 @@ class Calls:
         """Whether the last calls were not answered."""
         return self._breaker.open
 
+    @property
+    def losses(self) -> int:
+        """How many calls were not answered so far: after one, somebody else may answer at the same address."""
+        return self._breaker.losses
+
     def check(self) -> None:
         """Checks that this was not closed.
 

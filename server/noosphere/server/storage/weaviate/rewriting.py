@@ -78,7 +78,7 @@ async def rewrite(
         target = numbered(access.collection, number_of(found.name) + 1)
         # What an earlier one has left behind.
         await schema.drop(target)
-        await schema.make(target, model, found.buckets)
+        await schema.make(target, model, found)
         made = await schema.read(target)
         if made is None:
             raise unavailable(f"the collection {target} of Weaviate is gone: is it made anew twice at once?")

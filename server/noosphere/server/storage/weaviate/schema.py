@@ -7,6 +7,7 @@ description, which is made together with it.
 
 from __future__ import annotations
 
+import secrets
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,6 +18,7 @@ from ...ports.factstore import StoreModel
 from ..facts import bm25
 from .access import BUCKETS_MAX, WeaviateAccess
 from .calls import Calls, refused, unavailable
+from .lineage import Lineage
 from .naming import bucket_name
 from .records import KEY, LENGTH, NAMES, PAYLOAD, SLICE, TERMS, TIMES, TRUST, VECTORED
 
@@ -36,12 +38,14 @@ class Stamp(msgspec.Struct, frozen=True):
         buckets: how many tenants it has.
         model: name of the embedder that its vectors are of; empty if none.
         dimension: how many numbers each has.
+        id: of the collection and of those that take its place with the same facts; none was given to it at first.
     """
 
     format: int
     buckets: int
     model: str
     dimension: int
+    id: str = ""
 
 
 class Collection(NamedTuple):
@@ -51,11 +55,13 @@ class Collection(NamedTuple):
         name: its own, not its alias.
         buckets: how many tenants it has.
         model: which embedder its vectors are of.
+        id: see :class:`Stamp`.
     """
 
     name: str
     buckets: int
     model: StoreModel
+    id: str
 
     @property
     def tenants(self) -> list[str]:
@@ -80,35 +86,47 @@ class Schema:
     Args:
         calls: to Weaviate.
         access: what is to be made.
+        lineage: which collection is the fleet's; without it whichever is there is used.
     """
 
-    def __init__(self, calls: Calls, access: WeaviateAccess) -> None:
+    def __init__(self, calls: Calls, access: WeaviateAccess, lineage: Lineage | None = None) -> None:
         self._calls = calls
         self._access = access
+        self._lineage = lineage
 
-    async def ready(self, model: StoreModel) -> Collection:
-        """Returns the collection of facts; makes it, its alias, its tenants and missing properties if it has to.
+    async def ready(self, model: StoreModel) -> tuple[Collection, bool]:
+        """Returns the collection of facts, and whether there was none; makes what is missing of it and its alias.
 
         Args:
             model: which embedder the vectors of a collection that is made are of.
 
         Raises:
+            OtherCollection: it is not the fleet's.
             Refusal: ENGINE_UNAVAILABLE: Weaviate cannot be used, or what is there is of a newer format or not ours.
         """
+        made = False
         for _ in range(_TRIES_MAX):
             name = await self.behind_alias()
             if name is None:
                 # Where an alias was lost after its collection was made, the same name is there already.
                 name = numbered(self._access.collection, 1)
+                described = await self._described(name)
+                self._check(None if described is None else self._stamp(name, described).id)
+                made = made or described is None
                 await self.make(name, model)
                 await self.point(name)
                 continue
+            described = await self._described(name)
+            if described is not None and not made:
+                self._check(self._stamp(name, described).id)
             found = await self.read(name)
             if found is not None:
                 if (number := number_of(name)) > 1:
                     # It may be that who made this one came to an end before the old one was removed.
                     await self.drop(numbered(self._access.collection, number - 1))
-                return found
+                return found, made
+        # Its alias was left behind.
+        self._check(None)
         raise unavailable(f"Weaviate at {self._access.url} changes collections all the time")
 
     async def behind_alias(self) -> str | None:
@@ -133,9 +151,21 @@ class Schema:
         if answer.status != 200:
             raise self._refused(answer.text)
 
-    async def make(self, name: str, model: StoreModel, buckets: int | None = None) -> None:
-        """Makes a collection, unless it is there; one of somebody else is refused, before an alias leads to it."""
-        stamp = Stamp(FORMAT, buckets or self._access.buckets, model.name, model.dimension)
+    async def is_there(self, collection: Collection) -> bool:
+        """Returns whether a collection that was known is still what is there."""
+        found = await self._described(collection.name)
+        return found is not None and self._stamp(collection.name, found).id == collection.id
+
+    async def make(self, name: str, model: StoreModel, like: Collection | None = None) -> None:
+        """Makes a collection, unless it is there; one of somebody else is refused, before an alias leads to it.
+
+        Args:
+            name: its name.
+            model: which embedder its vectors are of.
+            like: whose facts it will have; None for facts of its own.
+        """
+        buckets, id = (self._access.buckets, secrets.token_hex(8)) if like is None else (like.buckets, like.id)
+        stamp = Stamp(FORMAT, buckets, model.name, model.dimension, id)
         answer = await self._calls.ask("POST", "/schema", self._definition(name, stamp))
         if answer.status == 200:
             return
@@ -150,7 +180,7 @@ class Schema:
         if found is None:
             return None
         stamp = self._stamp(name, found)
-        collection = Collection(name, stamp.buckets, StoreModel(stamp.model, stamp.dimension))
+        collection = Collection(name, stamp.buckets, StoreModel(stamp.model, stamp.dimension), stamp.id)
         present = {one.get("name") for one in found.get("properties") or ()}
         for wanted in _PROPERTIES:
             if wanted["name"] not in present:
@@ -165,7 +195,7 @@ class Schema:
         found = await self._described(collection.name)
         if found is None:
             raise unavailable(f"the collection {collection.name} is gone")
-        stamp = Stamp(FORMAT, collection.buckets, model.name, model.dimension)
+        stamp = Stamp(FORMAT, collection.buckets, model.name, model.dimension, collection.id)
         body = {**found, "description": msgspec.json.encode(stamp).decode()}
         answer = await self._calls.ask("PUT", f"/schema/{collection.name}", body)
         if answer.status != 200:
@@ -235,6 +265,10 @@ class Schema:
             raise self._refused(answer.text)
         # Where the name is an alias, what that leads to is described.
         return answer.body if answer.body.get("class") == name else None
+
+    def _check(self, found: str | None) -> None:
+        if self._lineage is not None:
+            self._lineage.check(found)
 
     def _stamp(self, name: str, found: dict[str, Any]) -> Stamp:
         try:

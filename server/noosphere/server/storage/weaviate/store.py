@@ -6,9 +6,9 @@ import asyncio
 import heapq
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from noosphere.consistency import NEVER_MS
+from noosphere.consistency import NEVER_MS, Reason
 
 from ...ports.factstore import (
     BATCH_MAX,
@@ -28,9 +28,13 @@ from .access import WeaviateAccess
 from .calls import Calls, CollectionGone, TooMuch, together, unavailable
 from .contents import Contents
 from .filters import with_vector
+from .lineage import Lineage, Tables
 from .querying import Queries
 from .schema import Collection, Schema
 from .searching import PAGE_KEYS, Searching
+
+if TYPE_CHECKING:
+    from .wire import base_pb2
 
 SETTLING_MS = 10_000
 """With several nodes a search may ask one that lags behind. So much later it has what a majority has taken."""
@@ -57,30 +61,36 @@ class WeaviateFactStore:
 
     engine = "weaviate"
 
-    def __init__(self, access: WeaviateAccess, model: StoreModel, clock: Clock) -> None:
+    def __init__(self, access: WeaviateAccess, model: StoreModel, clock: Clock, lineage: Lineage | None = None) -> None:
         self._access = access
         self._wanted = model
         self._clock = clock
         self._calls = Calls(access, clock)
-        self._schema = Schema(self._calls, access)
+        self._lineage = lineage
+        self._schema = Schema(self._calls, access, lineage)
+        self._losses_seen = 0
         self._opening = asyncio.Lock()
         self._opened: _Opened | None = None
 
     @classmethod
-    async def open(cls, access: WeaviateAccess, *, model: StoreModel, clock: Clock) -> WeaviateFactStore:
+    async def open(
+        cls, access: WeaviateAccess, *, model: StoreModel, clock: Clock, tables: Tables | None = None
+    ) -> WeaviateFactStore:
         """Prepares the store; asks Weaviate nothing.
 
         Args:
             access: how it is reached, and what is made there.
             model: which embedder the vectors are of.
             clock: the source of time.
+            tables: the coordinator, which notes the collection that is the fleet's; without it whichever is there is
+                used.
 
         Raises:
             ImportError: the package ``weaviate`` is not installed.
         """
         # It takes seconds, and nothing else stands still for that.
         await asyncio.to_thread(wire.load)
-        return cls(access, model, clock)
+        return cls(access, model, clock, None if tables is None else Lineage(tables, access))
 
     @property
     def model(self) -> StoreModel | None:
@@ -92,13 +102,19 @@ class WeaviateFactStore:
         """Whether Weaviate was reached, and has not failed again and again since."""
         return self._opened is not None and not self._calls.failing
 
+    @property
+    def collection_id(self) -> str | None:
+        """What tells the collection from others; None as long as Weaviate was not reached."""
+        return None if self._opened is None else self._opened.collection.id
+
     async def ready(self) -> None:
-        """Asks Weaviate once.
+        """Asks Weaviate whether it answers, and whether the collection is still the fleet's.
 
         Raises:
+            OtherCollection: it is not.
             Refusal: ENGINE_UNAVAILABLE, with the reason.
         """
-        opened = await self._ready()
+        opened = await self._ready(looks=True)
         await self._retried(lambda one: one.queries.count(opened.collection.tenants[0], None))
 
     async def write(self, contents: Sequence[FactContent]) -> None:
@@ -113,7 +129,16 @@ class WeaviateFactStore:
         if self._opened is None:
             await self._ready()
             check_contents(contents, self._dimension)
-        await self._changing(lambda opened: opened.contents.write(tuple(first.values())))
+
+        async def write(opened: _Opened) -> None:
+            if self._lineage is not None:
+                if not self._lineage.holds and not await self._schema.is_there(opened.collection):
+                    # It must not be said to hold facts that it never came to hold.
+                    raise CollectionGone(Reason.ENGINE_UNAVAILABLE, "the collection of facts is gone")
+                await self._lineage.hold(opened.collection.id)
+            await opened.contents.write(tuple(first.values()))
+
+        await self._changing(write)
 
     async def read(self, keys: Sequence[FactKey]) -> tuple[FactContent | None, ...]:
         """Returns versions; see the port."""
@@ -240,23 +265,50 @@ class WeaviateFactStore:
     def _dimension(self) -> int:
         return (self.model or self._wanted).dimension
 
-    async def _ready(self) -> _Opened:
-        """Returns what works on the collection, which is found or made by the first who needs it."""
+    async def _ready(self, *, looks: bool = False) -> _Opened:
+        """Returns what works on the collection, which is found or made by the first who needs it.
+
+        Args:
+            looks: whether to ask if it is still there.
+        """
         self._calls.check()
+        if (known := self._opened) is not None:
+            if await self._is_still(known, looks=looks):
+                return known
+            if self._opened is known:
+                self._opened = None
         async with self._opening:
             if self._opened is None:
-                collection = await self._schema.ready(self._wanted)
+                losses = self._calls.losses
+                collection, made = await self._schema.ready(self._wanted)
                 opened = _Opened(self._calls, collection, self._clock, quorum=self._access.replication > 1)
+                if self._lineage is not None and not self._lineage.fits(collection.id):
+                    await self._lineage.take(collection.id, holds=await self._any(opened, None), made=made)
                 if collection.model != self._wanted and not await self._any_vector(opened):
                     collection = await self._schema.remodel(collection, self._wanted)
                     opened = _Opened(self._calls, collection, self._clock, quorum=self._access.replication > 1)
-                self._opened = opened
+                self._opened, self._losses_seen = opened, losses
             return self._opened
 
-    async def _any_vector(self, opened: _Opened) -> bool:
-        if not opened.collection.model.dimension:
+    async def _is_still(self, opened: _Opened, *, looks: bool) -> bool:
+        """Returns whether a collection is still the fleet's; asks Weaviate if a call was not answered since it did."""
+        if self._lineage is None:
+            return True
+        if not self._lineage.fits(opened.collection.id):
             return False
-        return any(await together(opened.queries.count(tenant, with_vector()) for tenant in opened.collection.tenants))
+        losses = self._calls.losses
+        if not looks and losses == self._losses_seen:
+            return True
+        is_there = await self._schema.is_there(opened.collection)
+        if is_there:
+            self._losses_seen = losses
+        return is_there
+
+    async def _any_vector(self, opened: _Opened) -> bool:
+        return bool(opened.collection.model.dimension) and await self._any(opened, with_vector())
+
+    async def _any(self, opened: _Opened, where: base_pb2.Filters | None) -> bool:
+        return any(await together(opened.queries.count(tenant, where) for tenant in opened.collection.tenants))
 
     async def _retried(self, call: Callable[[_Opened], Awaitable[T]]) -> T:
         """Makes a call; once more if another collection has taken the place of the one that was known."""
