@@ -19,6 +19,9 @@ from noosphere.server.checking import Verdict, check_history, collect_history, n
 _LOOKS_MAX = 15_000
 """A bound against hanging, far above any outage that a test makes and what follows it."""
 
+_EPOCHS_MAX = 1_000
+"""The same of the epochs of a run."""
+
 
 class FleetLoad:
     """Workers (see :mod:`tests.support.worker`), each a client of its own.
@@ -103,14 +106,18 @@ class FleetLoad:
         async with recorded(self._servers[name], name, self._journal(name)) as client:
             worker = Worker(client, name, steps_per_tally=400)
             while not self._stopping:
-                # A claim may be lost while nobody answers: whoever takes the task over goes on with it.
-                with contextlib.suppress(ClaimLost):
-                    await self._told(client, name, worker.step())
+                await self._told(client, name, worker.step())
                 self.steps[name] += 1
-            # What nobody has presented nobody was told of: a causal read presents all that was seen.
+            # What nobody has presented nobody was told of: a causal read presents all that was seen, and is refused for
+            # one epoch at a time.
             for space in (client.namespace(SPACE), client.private):
-                for _ in range(2):
+                for _ in range(_EPOCHS_MAX):
+                    heard = len(self.losses[name, space.name])
                     await self._told(client, name, space.get("anything", consistency="causal"))
+                    if len(self.losses[name, space.name]) == heard:
+                        break
+                else:
+                    raise AssertionError(f"{name} is told of losses for ever: {self.losses[name, space.name]}")
 
     async def _told(self, client: Client, name: str, doing: Awaitable[object]) -> None:
         """Waits for a call, and takes note of the loss if it was refused for one."""
@@ -118,16 +125,23 @@ class FleetLoad:
             await doing
         except LimitExceeded:
             self.full += 1
+        except ClaimLost as ended:
+            # A claim may be lost while nobody answers: whoever takes the task over goes on with it.
+            if isinstance(ended.__cause__, AckedWritesLost):
+                await self._lost(client, name, ended.__cause__)
         except AckedWritesLost as lost:
-            for namespace, after, through in (
-                (lost.namespace, lost.lost_after, lost.lost_through),
-                *lost.others,
-            ):
-                self.losses[name, namespace].append(LostRange(after, through))
-            if lost.own_writes and self._chance.random() < 0.5:
-                with contextlib.suppress(AckedWritesLost, LimitExceeded):
-                    results = await client.resubmit(lost)
-                    self.resubmitted += sum(result.revision > 0 for result in results)
+            await self._lost(client, name, lost)
+
+    async def _lost(self, client: Client, name: str, lost: AckedWritesLost) -> None:
+        for namespace, after, through in ((lost.namespace, lost.lost_after, lost.lost_through), *lost.others):
+            self.losses[name, namespace].append(LostRange(after, through))
+        if lost.own_writes and self._chance.random() < 0.5:
+            with contextlib.suppress(AckedWritesLost, LimitExceeded):
+                results = await client.resubmit(lost)
+                self.resubmitted += sum(result.revision > 0 for result in results)
+                for again in dict.fromkeys(result.error for result in results):
+                    if isinstance(again, AckedWritesLost):
+                        self.losses[name, again.namespace].append(LostRange(again.lost_after, again.lost_through))
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         for _ in range(_LOOKS_MAX):

@@ -23,7 +23,8 @@ from noosphere.client._board import Board, new_name, scalar_fields
 from noosphere.client._space import Space
 from noosphere.client._transport import Transport
 from noosphere.client._values import JSON, Payload
-from noosphere.consistency import Encoding
+from noosphere.consistency import Encoding, make_revision
+from noosphere.v1 import errors_pb2
 from noosphere.v1 import memory_service_pb2 as ms
 
 LEASE = 30.0
@@ -155,6 +156,37 @@ async def test_a_lost_claim_cancels_the_body(
     assert task is not None
     assert task.cancelling() == 0
     assert not server.requests["Release"]
+
+
+def lost_in_a_failover() -> Fault:
+    cut, end = make_revision(1, 40), make_revision(1, 90)
+    detail = errors_pb2.LostRevisionsDetail(
+        namespace="shared/launch", to=end, head=make_revision(2, 1), **{"from": cut}
+    )
+    return Fault(reason="ACKED_WRITES_LOST", detail=detail)
+
+
+async def test_a_loss_that_is_heard_on_giving_back_is_told(server: ScriptedServer, board: Board[Any]) -> None:
+    """Only who presents what was lost is told so, and once: the refusal of the release may be that one time."""
+    server.script("ClaimNext", claimed(make_revision(1, 50)))
+    server.script("Release", lost_in_a_failover())
+    with pytest.raises(AckedWritesLost) as caught:
+        async with board.claim():
+            pass
+    assert (caught.value.lost_after, caught.value.lost_through) == (make_revision(1, 40), make_revision(1, 90))
+
+
+async def test_a_loss_that_is_heard_while_a_block_fails_is_told_by_the_next_causal_read(
+    server: ScriptedServer, board: Board[Any], transport: Transport
+) -> None:
+    server.script("ClaimNext", claimed(make_revision(1, 50)))
+    server.script("Release", lost_in_a_failover())
+    with pytest.raises(ZeroDivisionError):
+        async with board.claim():
+            raise ZeroDivisionError
+    demand = transport.progress.causal.demand("causal", "shared/launch")
+    assert demand.presented is not None
+    assert any(make_revision(1, 40) < seen <= make_revision(1, 90) for seen in demand.presented.named("shared/launch"))
 
 
 async def work_while_time_passes(board: Board[Any], time: ManualTime) -> None:

@@ -146,6 +146,10 @@ class CausalState:
             left = [CausalToken({namespace: revision}) for revision in survived]
             self._become(merge_tokens((token.without(namespace), *left)))
 
+    def doubt(self, namespace: str, lost: LostRange) -> None:
+        """Takes note that something in a lost range was seen, so that presenting it is refused."""
+        self._become(merge_tokens((self.token, CausalToken({namespace: lost.through}))))
+
     def drop(self, namespace: str) -> None:
         """Drops what is known of a namespace that is gone, so that nobody is told of it."""
         self._become(self.token.without(namespace))

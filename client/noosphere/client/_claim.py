@@ -260,6 +260,7 @@ class ClaimScope(Generic[T]):
         Raises:
             ClaimLost: the block was cancelled, or ended, while the claim was in doubt. If a failover has lost it,
                 the AckedWritesLost that says so is its cause.
+            AckedWritesLost: a failover has lost the claim, which was heard when it was to be given back.
         """
         claim = self._claim
         if claim is None:
@@ -272,7 +273,7 @@ class ClaimScope(Generic[T]):
                 if error is None or (mine and kind is asyncio.CancelledError):
                     raise self._in_doubt from (self._in_doubt.__cause__ or error)
             elif claim.is_open:
-                await self._give_back(claim)
+                await self._give_back(claim, error)
         finally:
             claim._end(self._in_doubt)
 
@@ -359,9 +360,14 @@ class ClaimScope(Generic[T]):
         if not self._keeper.cancelled() and (error := self._keeper.exception()) is not None:
             raise error
 
-    async def _give_back(self, claim: Claim[T]) -> None:
+    async def _give_back(self, claim: Claim[T], outcome: BaseException | None) -> None:
         try:
             await claim.release(timeout=_RELEASE_TIMEOUT)
+        except AckedWritesLost as lost:
+            # Nobody else would say what was lost with the claim.
+            if outcome is None:
+                raise
+            self._space.transport.progress.untold(lost)
         except NoosphereError as error:
             # The lease ends by itself; the block's own outcome matters more.
             LOG.debug("could not release the claim on %r: %s", claim.key, error)

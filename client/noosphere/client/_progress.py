@@ -54,3 +54,8 @@ class Progress:
             namespace = error.namespace
         if error.head:
             self.causal.saw(namespace, error.head)
+
+    def untold(self, error: NoosphereError) -> None:
+        """Takes back that a loss was told: the caller has not heard of it. A later causal read is refused, too."""
+        if isinstance(error, AckedWritesLost) and error.lost_through:
+            self.causal.doubt(error.namespace, LostRange(error.lost_after, error.lost_through))

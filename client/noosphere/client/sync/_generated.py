@@ -518,6 +518,7 @@ class ClaimScope(BlockTwin[_ClaimScope[T]], Generic[T]):
         Raises:
             ClaimLost: the claim was lost or in doubt before the end of the block. If a failover has lost it,
                 the AckedWritesLost that says so is its cause.
+            AckedWritesLost: a failover has lost the claim, which was heard when it was to be given back.
         """
         self._end(error)
 
