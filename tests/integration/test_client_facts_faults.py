@@ -57,6 +57,32 @@ async def test_a_fact_that_died_in_a_failover_is_told_once(server: noosphere.tes
         assert (await told(client, session, "I own a boat")).status == "written"
 
 
+async def test_forgetting_that_died_in_a_failover_is_told(server: noosphere.testing.Server, client: Client) -> None:
+    """What was forgotten is known to the ledger again: whoever had it forgotten has to hear of that."""
+    async with client.session("s1") as session:
+        decision = await told(client, session, "I own a boat")
+        # Lost with all that came after it.
+        await client.private.put("k", 1)
+        report = await client.facts.forget(decision.fact_id)
+        assert report.fact_ids == (decision.fact_id,)
+        await server.faults.fail_over(lose=1)
+        with pytest.raises(AckedWritesLost) as caught:
+            await client.facts.forget(decision.fact_id)
+        assert caught.value.namespace == f"facts/{USER}"
+        assert (await client.facts.forget(decision.fact_id)).fact_ids == (decision.fact_id,)
+
+
+async def test_forgetting_alone_makes_a_client_hear_of_its_loss(server: noosphere.testing.Server) -> None:
+    """Also one that has seen nothing else of the scope."""
+    async with server.client("cli/op") as operator, server.client("cli/other") as other:
+        decision = await operator.facts.remember("The quay is long", owner=USER, said_by="internal")
+        await other.private.put("k", 1)
+        await other.facts.forget(decision.fact_id)
+        await server.faults.fail_over(lose=1)
+        with pytest.raises(AckedWritesLost):
+            await other.facts.search("quay", owner=USER)
+
+
 async def test_a_watch_goes_on_after_a_failover(server: noosphere.testing.Server, client: Client) -> None:
     async with client.facts.watch(USER) as decisions:
         first = await client.facts.propose(Candidate("I live in Oslo", USER))

@@ -56,6 +56,8 @@ class FactsKeeping:
         Raises:
             EntryNotFound: there is no such fact.
             PermissionDenied: the facts are not this agent's to forget.
+            AckedWritesLost: something that this client has proposed, seen decided or had forgotten in the scope was
+                lost in a failover; raised once, and nothing is forgotten by this call. Repeat it, and what was lost.
             NoosphereError: anything else, see the tree.
         """
         link = self._link
@@ -75,12 +77,16 @@ class FactsKeeping:
             request.owner = link.or_own("owner", owner)
         elif owner is not None:
             request.owner = checked_text("owner", owner)
-        where = request.scope or request.owner
+        where = request.scope or request.owner or request.fact_id.rpartition("#")[0]
+        # Whoever has something forgotten hears of it if a failover loses that.
+        request.call.causal_tokens.extend(link.seen((where,)))
+        request.call.return_causal_token = True
         reply: pb.ForgetFactsResponse
         if dry_run:
             reply = await link.read(link.stub.ForgetFacts, request, timeout, where)
         else:
             reply = await link.write(link.stub.ForgetFacts, request, request_id, timeout, where)
+        link.learn(reply.call.causal_token)
         return ForgetReport(
             tuple(reply.fact_ids),
             {place.place: place.count for place in reply.places},

@@ -1405,6 +1405,7 @@ class ForgetFactsResponse(_message.Message):
     FACT_IDS_FIELD_NUMBER: _builtins.int
     PLACES_FIELD_NUMBER: _builtins.int
     REMAINING_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def fact_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The facts that were forgotten, at most 1,000 ids."""
@@ -1417,16 +1418,21 @@ class ForgetFactsResponse(_message.Message):
     def remaining(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What may still hold it, for people: e.g. backups made before."""
 
+    @_builtins.property
+    def call(self) -> _types_pb2.CallReply:
+        """Tokens: whoever presents them is told if a failover has lost that it was forgotten. None of a producer without a scope."""
+
     def __init__(
         self,
         *,
         fact_ids: _abc.Iterable[_builtins.str] | None = ...,
         places: _abc.Iterable[Global___ForgetPlace] | None = ...,
         remaining: _abc.Iterable[_builtins.str] | None = ...,
+        call: _types_pb2.CallReply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fact_ids", b"fact_ids", "places", b"places", "remaining", b"remaining"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "fact_ids", b"fact_ids", "places", b"places", "remaining", b"remaining"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

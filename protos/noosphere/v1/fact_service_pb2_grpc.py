@@ -207,7 +207,7 @@ class FactServiceServicer(object):
 
     def ForgetFacts(self, request, context):
         """Removes facts from store, indexes, caches, queue and summaries, redacts their sources, and blocks their learning
-        from the same evidence.
+        from the same evidence. DATA_LOSS: ACKED_WRITES_LOST, if something that is presented was lost.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -61,7 +61,7 @@ class FactServiceStub:
     """Returns every version of a fact, and of those that it superseded or was superseded by, the newest first."""
     ForgetFacts: _grpc.UnaryUnaryMultiCallable[_fact_service_pb2.ForgetFactsRequest, _fact_service_pb2.ForgetFactsResponse]
     """Removes facts from store, indexes, caches, queue and summaries, redacts their sources, and blocks their learning
-    from the same evidence.
+    from the same evidence. DATA_LOSS: ACKED_WRITES_LOST, if something that is presented was lost.
     """
     EraseOwner: _grpc.UnaryUnaryMultiCallable[_fact_service_pb2.EraseOwnerRequest, _fact_service_pb2.EraseOwnerResponse]
     """Erases an owner for good: its facts and candidates in every scope, what they rest on, its sessions with everything
@@ -118,7 +118,7 @@ class FactServiceAsyncStub(FactServiceStub):
     """Returns every version of a fact, and of those that it superseded or was superseded by, the newest first."""
     ForgetFacts: _aio.UnaryUnaryMultiCallable[_fact_service_pb2.ForgetFactsRequest, _fact_service_pb2.ForgetFactsResponse]  # type: ignore[assignment]
     """Removes facts from store, indexes, caches, queue and summaries, redacts their sources, and blocks their learning
-    from the same evidence.
+    from the same evidence. DATA_LOSS: ACKED_WRITES_LOST, if something that is presented was lost.
     """
     EraseOwner: _aio.UnaryUnaryMultiCallable[_fact_service_pb2.EraseOwnerRequest, _fact_service_pb2.EraseOwnerResponse]  # type: ignore[assignment]
     """Erases an owner for good: its facts and candidates in every scope, what they rest on, its sessions with everything
@@ -232,7 +232,7 @@ class FactServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_fact_service_pb2.ForgetFactsResponse, _abc.Awaitable[_fact_service_pb2.ForgetFactsResponse]]:
         """Removes facts from store, indexes, caches, queue and summaries, redacts their sources, and blocks their learning
-        from the same evidence.
+        from the same evidence. DATA_LOSS: ACKED_WRITES_LOST, if something that is presented was lost.
         """
 
     @_abc_1.abstractmethod

@@ -1093,6 +1093,8 @@ class FactsKeeping(Twin[_FactsKeeping]):
         Raises:
             EntryNotFound: there is no such fact.
             PermissionDenied: the facts are not this agent's to forget.
+            AckedWritesLost: something that this client has proposed, seen decided or had forgotten in the scope was
+                lost in a failover; raised once, and nothing is forgotten by this call. Repeat it, and what was lost.
             NoosphereError: anything else, see the tree.
         """
         return self._portal.run(

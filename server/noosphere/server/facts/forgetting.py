@@ -124,6 +124,7 @@ class Forgetting:
         Raises:
             Refusal: INVALID_FIELD, PERMISSION_DENIED, ENTRY_NOT_FOUND, CONTENTION, ENGINE_UNAVAILABLE. After the last
                 two what was begun goes on by itself, and the call may be repeated. REQUEST_ID_REUSED.
+                ACKED_WRITES_LOST, if what the caller presents of a ledger was lost; nothing is done then.
         """
         require_writer(call)
         self._core.require_current(call)
@@ -133,6 +134,8 @@ class Forgetting:
         key = _request_key(call) if not dry_run and (wanted.fact_id or wanted.owner or scope) else ""
         if key and (answer := await self._answers.known(scopes[0], key, meaning)) is not None:
             return answer
+        for one in scopes:
+            await self._ledger.check_presented(call, one)
         ids: list[str] = []
         places: Counter[str] = Counter()
         remaining = [BACKUPS]

@@ -14,6 +14,7 @@ from .asked import QUERY_BYTES_MAX
 from .contents import decode_body, decode_candidate
 from .fresh import Fresh
 from .ledger import FactNote, Ledger, SourceNote
+from .scopes import scope_of
 from .sources import rests_on
 from .types import Candidate
 
@@ -43,6 +44,10 @@ class Wanted(NamedTuple):
     producer: str = ""
     all: bool = False
     owner: str = ""
+
+    def in_scope(self, scope: str) -> str:
+        """Returns the scope that this is about, given the one that was named; empty for every scope of a producer."""
+        return scope or (scope_of(self.fact_id) if self.fact_id else self.owner)
 
     def is_of(self, source: SourceNote) -> bool:
         """Tells whether a source is the producer's."""

@@ -143,14 +143,14 @@ class FactRpc(FactServiceServicer):
     @unary
     async def ForgetFacts(self, request: pb.ForgetFactsRequest, context: Context) -> pb.ForgetFactsResponse:
         """See the proto."""
-        wanted = shapes.wanted(request)
-        done = await self._facts.forgetting.forget(
-            decode.call(request.call), wanted, request.scope, dry_run=request.dry_run
-        )
+        call, wanted = decode.call(request.call), shapes.wanted(request)
+        done = await self._facts.forgetting.forget(call, wanted, request.scope, dry_run=request.dry_run)
+        scope = wanted.in_scope(request.scope)
         return pb.ForgetFactsResponse(
             fact_ids=done.fact_ids,
             places=[pb.ForgetPlace(place=place, count=count) for place, count in done.places],
             remaining=done.remaining,
+            call=await self._tokens(call, scope) if scope else None,
         )
 
     @unary
