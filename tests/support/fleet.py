@@ -109,30 +109,42 @@ class Fleet:
             self.add()
 
     def add(
-        self, *, redis_urls: str | None = None, etcd_endpoints: str | None = None, options: Sequence[str] = ()
+        self,
+        *,
+        redis_urls: str | None = None,
+        etcd_endpoints: str | None = None,
+        weaviate: str | None = None,
+        options: Sequence[str] = (),
     ) -> ServerProcess:
         """Adds and starts one more replica.
 
         Args:
             redis_urls: where it looks for Redis; None: at both processes of this fleet.
             etcd_endpoints: where it looks for etcd; None: at the one of this fleet.
+            weaviate: what its configuration says of Weaviate; None: the one of this fleet, if there is one.
             options: further options of this one.
         """
-        server = self.prepare(redis_urls=redis_urls, etcd_endpoints=etcd_endpoints, options=options)
+        server = self.prepare(redis_urls=redis_urls, etcd_endpoints=etcd_endpoints, weaviate=weaviate, options=options)
         server.start()
         return server
 
     def prepare(
-        self, *, redis_urls: str | None = None, etcd_endpoints: str | None = None, options: Sequence[str] = ()
+        self,
+        *,
+        redis_urls: str | None = None,
+        etcd_endpoints: str | None = None,
+        weaviate: str | None = None,
+        options: Sequence[str] = (),
     ) -> ServerProcess:
         """Adds one more replica without starting it. See :meth:`add`."""
         number = len(self.servers) + 1
         # The addresses of Redis are a secret, which no option takes.
         config = self._folder / f"server-{number}.toml"
+        if weaviate is None:
+            weaviate = "" if self.weaviate is None else self.weaviate.config
         config.write_text(
             f'redis_urls = "{self.redis_urls if redis_urls is None else redis_urls}"\n'
-            f'etcd_endpoints = "{self.etcd.endpoint if etcd_endpoints is None else etcd_endpoints}"\n'
-            + ("" if self.weaviate is None else self.weaviate.config)
+            f'etcd_endpoints = "{self.etcd.endpoint if etcd_endpoints is None else etcd_endpoints}"\n' + weaviate
         )
         given = ("--config", str(config), *self._options, *options)
         # A replica makes no data folder.
