@@ -10,7 +10,7 @@ import re
 from enum import StrEnum
 from functools import lru_cache
 
-from .errors import invalid, too_large
+from .errors import Refusal, invalid, too_large
 from .limits import AGENT_ID_BYTES_MAX, KEY_BYTES_MAX, KEY_DEPTH_MAX, NAMESPACE_BYTES_MAX
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -39,8 +39,9 @@ def _check_text(field: str, text: str, bytes_max: int) -> None:
         raise too_large(field, size, bytes_max)
 
 
-def _check_segments(field: str, text: str) -> None:
-    if text.startswith("/") or text.endswith("/") or "//" in text:
+def _check_segments(field: str, text: str, whole: bool = True) -> None:
+    """A text that is not ``whole`` may end in a slash: something follows."""
+    if text.startswith("/") or (whole and text.endswith("/")) or "//" in text:
         raise invalid(field, f"{text!r} has an empty segment between slashes")
 
 
@@ -68,9 +69,9 @@ def check_collection(collection: str, field: str = "collection") -> None:
     _check_text(field, collection, KEY_BYTES_MAX)
     if not collection.endswith("/"):
         raise invalid(field, f"{collection!r} must end in '/'")
-    _check_segments(field, collection[:-1])
-    if not collection[:-1]:
+    if collection == "/":
         raise invalid(field, "'/' is not a collection; use the empty text for the whole namespace")
+    _check_segments(field, collection, False)
     if (depth := collection.count("/")) > KEY_DEPTH_MAX:
         raise too_large(field, depth, KEY_DEPTH_MAX, "levels")
 
@@ -98,9 +99,29 @@ def check_namespace(namespace: str, field: str = "namespace") -> tuple[Namespace
     _check_text(field, namespace, NAMESPACE_BYTES_MAX)
     kind, _, rest = namespace.partition("/")
     if kind not in set(NamespaceKind) or not rest:
-        raise invalid(field, f"{namespace!r} is not agents/…, sessions/…, shared/… or facts/…")
+        raise _of_no_kind(field, namespace)
     _check_segments(field, namespace)
     return NamespaceKind(kind), rest
+
+
+def check_namespace_prefix(prefix: str, field: str = "prefix") -> None:
+    """Checks what namespaces' names may begin with: a kind and a slash at least.
+
+    Raises:
+        Refusal: INVALID_FIELD or VALUE_TOO_LARGE, naming ``field``.
+    """
+    # Of a prefix that ends in a slash the shortest name is longer by one byte.
+    _check_text(field, prefix, NAMESPACE_BYTES_MAX - prefix.endswith("/"))
+    kind, slash, _ = prefix.partition("/")
+    if not slash:
+        raise invalid(field, f"{prefix!r} must begin with a kind and a slash, e.g. 'shared/'")
+    if kind not in set(NamespaceKind):
+        raise _of_no_kind(field, prefix)
+    _check_segments(field, prefix, False)
+
+
+def _of_no_kind(field: str, text: str) -> Refusal:
+    return invalid(field, f"{text!r} is not agents/…, sessions/…, shared/… or facts/…")
 
 
 def check_agent_id(agent_id: str, field: str = "agent_id") -> None:

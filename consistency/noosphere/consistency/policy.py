@@ -17,7 +17,7 @@ from .limits import (
     RECORDS_DEFAULT,
     TOMBSTONE_RETENTION_MS_MIN,
 )
-from .names import check_collection, check_namespace
+from .names import check_collection, check_namespace, check_namespace_prefix
 
 PREFIX_POLICIES_MAX = 16
 
@@ -107,11 +107,8 @@ class NamePattern(NamedTuple):
         """
         if self.exact:
             check_namespace(self.text)
-        elif "/" not in self.text:
-            raise invalid("pattern.prefix", f"{self.text!r} must begin with a kind and a slash, e.g. 'shared/'")
         else:
-            # Of "shared/" it is the names that begin with it that have to be good.
-            check_namespace(self.text + "x" if self.text.endswith("/") else self.text, "pattern.prefix")
+            check_namespace_prefix(self.text, "pattern.prefix")
 
 
 def resolve_policy(namespace: str, entries: Mapping[NamePattern, NamespacePolicy]) -> NamespacePolicy:

@@ -121,17 +121,21 @@ def test_what_is_said_of_a_pattern() -> None:
 
     assert message("shared") == "pattern.prefix: 'shared' must begin with a kind and a slash, e.g. 'shared/'"
     assert message("other/a") == "pattern.prefix: 'other/a' is not agents/…, sessions/…, shared/… or facts/…"
-    assert message("shared//a") == "pattern.prefix: 'shared//a' has an empty segment between slashes"
+    assert message("") == "pattern.prefix: must not be empty"
+    # As it was sent, also where something has to follow.
+    assert message("other/") == "pattern.prefix: 'other/' is not agents/…, sessions/…, shared/… or facts/…"
+    for text in ("shared//a", "shared//", "shared/a//"):
+        assert message(text) == f"pattern.prefix: {text!r} has an empty segment between slashes"
 
 
 def test_a_prefix_may_be_as_long_as_a_name_that_it_fits() -> None:
     longest = "shared/".ljust(NAMESPACE_BYTES_MAX, "a")
     NamePattern(longest, False).check()
     NamePattern(longest[:-2] + "/", False).check()
-    # A name that begins with it would be one byte longer.
-    for text in (longest + "a", longest[:-1] + "/"):
+    # A name that begins with the second one would be one byte longer.
+    for text, limit in ((longest + "a", NAMESPACE_BYTES_MAX), (longest[:-1] + "/", NAMESPACE_BYTES_MAX - 1)):
         refusal = refused(Reason.VALUE_TOO_LARGE, NamePattern(text, False).check)
-        assert refusal.detail == LimitInfo("pattern.prefix", NAMESPACE_BYTES_MAX + 1, NAMESPACE_BYTES_MAX)
+        assert refusal.detail == LimitInfo("pattern.prefix", len(text), limit)
 
 
 def test_an_exact_entry_is_not_a_prefix() -> None:
@@ -184,6 +188,9 @@ def test_what_is_said_of_a_collection() -> None:
         refused(Reason.INVALID_FIELD, check_collection, "/", "name").message
         == "name: '/' is not a collection; use the empty text for the whole namespace"
     )
+    for text in ("a//", "/a/", "//"):
+        message = refused(Reason.INVALID_FIELD, check_collection, text, "name").message
+        assert message == f"name: {text!r} has an empty segment between slashes"
 
 
 # -- tokens ----------------------------------------------------------------------------------------
