@@ -197,6 +197,21 @@ async def test_what_the_reader_has_seen_is_waited_for(script: Script, cache: Nea
     assert cache.value("plan") == 2
 
 
+async def test_of_what_was_seen_before_an_epoch_ended_the_server_is_asked(script: Script, cache: NearCache) -> None:
+    """Without a causal read in between nobody else would ever ask, and whoever waits here would wait for ever."""
+    later = make_revision(1, 12)
+    script.causal.saw(SPACE, 11)
+    script.causal.saw(SPACE, later)
+    assert script.causal.needed(SPACE) is None
+    script.server.script("Get", got("any", b"0", dot=later))
+    script.say(changes(later, live_record("plan", b"2", dot=later)))
+    await cache.caught_up()
+    assert cache.value("plan") == 2
+    (asked,) = script.server.requests["Get"]
+    assert asked.consistency == pb.READ_CONSISTENCY_LINEARIZABLE
+    assert asked.call.causal_tokens
+
+
 async def test_what_was_read_here_is_seen(script: Script, cache: NearCache) -> None:
     assert script.causal.needed(SPACE) == 0
     cache.get("nothing")

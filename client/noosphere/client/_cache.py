@@ -34,6 +34,8 @@ T = TypeVar("T")
 
 BYTES_MAX = 64 * 1024 * 1024
 _BYTES_MIN = 64 * 1024
+_ANY_KEY = "any"
+"""Read where only the namespace's state matters; it need not be there."""
 
 
 class NearCache:
@@ -245,21 +247,27 @@ class NearCache:
 
         Raises:
             DeadlineExceeded: it has not got so far in time.
+            AckedWritesLost: something that this client has seen there was lost.
             NotCached: it has ended.
         """
         seconds = self._space.transport.deadline(timeout)
         if revision is not None:
             checked_revision("revision", revision)
 
+        def wanted() -> int | None:
+            return self._causal.needed(self._space.name) if revision is None else revision
+
         def reached() -> bool:
-            state, wanted = self._feed.state, revision
-            if wanted is None:
-                wanted = self._causal.needed(self._space.name)
-            return wanted is not None and state.live and state.revision >= wanted
+            state, target = self._feed.state, wanted()
+            return target is not None and state.live and state.revision >= target
 
         try:
             async with asyncio.timeout(seconds):
-                await self._feed.until(reached)
+                while not reached() and self._feed.runs:
+                    if wanted() is None:
+                        # Of what was seen before an epoch ended only the server can tell whether it is left.
+                        await self._space.read(JSON, _ANY_KEY, seconds, "causal")
+                    await self._feed.until(lambda: reached() or wanted() is None)
         except TimeoutError:
             raise DeadlineExceeded(
                 f"the near cache of {self._space.name} is at revision {self.revision} after {seconds:g} s"

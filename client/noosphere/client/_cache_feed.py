@@ -67,9 +67,14 @@ class Feed:
         await asyncio.wait(self._tasks)
         self._wake()
 
+    @property
+    def runs(self) -> bool:
+        """Whether it still fills the cache."""
+        return self.failure is None and bool(self._tasks) and not self._tasks[0].done()
+
     async def until(self, reached: Callable[[], bool]) -> None:
         """Returns once ``reached`` holds, or the cache has ended."""
-        while not reached() and self.failure is None and self._tasks and not self._tasks[0].done():
+        while not reached() and self.runs:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             waiting = (reached, future)
             self._progress.append(waiting)

@@ -406,6 +406,7 @@ class NearCache(BlockTwin[aio.NearCache]):
 
         Raises:
             DeadlineExceeded: it has not got so far in time.
+            AckedWritesLost: something that this client has seen there was lost.
             NotCached: it has ended.
         """
         self._portal.run(self._inner.caught_up, revision, timeout=timeout)
