@@ -54,16 +54,24 @@ class Worker:
         steps_per_tally: after so many steps it counts in another tally, as a checker compares each with all that was
             counted in it; 0: in one for ever.
         chance: decides what it does; by default its name does.
+        lease_seconds: how long it holds a task without a word.
     """
 
     def __init__(
-        self, client: Client, name: str, steps_per_tally: int = 0, *, chance: random.Random | None = None
+        self,
+        client: Client,
+        name: str,
+        steps_per_tally: int = 0,
+        *,
+        chance: random.Random | None = None,
+        lease_seconds: float = 60,
     ) -> None:
         self._steps_per_tally = steps_per_tally
         self._space: Namespace = client.namespace(SPACE)
         self._private: Namespace = client.private
         self._name = name
         self._chance = chance or random.Random(name)
+        self._lease_seconds = lease_seconds
         self._number = 0
 
     async def step(self) -> None:
@@ -107,7 +115,7 @@ class Worker:
         await self._space.get_many([self._tally, DOCUMENT, *PAIR])
 
     async def _work(self) -> None:
-        async with self._space.board(BOARD).claim(lease=60) as claim:
+        async with self._space.board(BOARD).claim(lease=self._lease_seconds) as claim:
             if claim is not None and self._number % 4:
                 await claim.complete({"by": self._name})
 

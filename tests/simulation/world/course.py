@@ -1,7 +1,7 @@
 """The course of a simulation: agents work while faults last, everything heals, and then the truth is told.
 
 Safety holds all the time: what was acknowledged is there or is said to be lost, and nothing is done twice. Liveness
-holds within :data:`LIVELY_SECONDS` of healing: every agent gets something done.
+holds within :data:`LIVELY_SECONDS` of healing: a newcomer gets work of every kind done, and every agent something.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol, cast
 
 import structlog
-from tests.support.worker import SPACE
+from tests.support.worker import BOARD, SPACE
 
 from noosphere.client import Client, NotFound, RetryPolicy, connect
 from noosphere.client._local import Surroundings, surrounding
@@ -28,13 +28,14 @@ from noosphere.server.storage.embedded import StoreFailed
 from noosphere.v1 import admin_service_pb2 as admin
 from noosphere.v1.admin_service_pb2_grpc import AdminServiceStub
 
-from .agents import LOCKED, NOTES, Rover, Surrounding, attempt, prepare, recorded_worker, watcher
+from .agents import FACTS, HEALED, LOCKED, NOTES, Rover, Surrounding, finish_tasks, prepare, recorded_worker, watcher
 from .disk import SimDisk, mounted
 from .folders import folder as _folder
 from .guards import sealed
+from .lives import Agent, kill_some
 from .loop import SimLoop, family, run
 from .network import Network
-from .process import Process
+from .probing import Prober
 from .trace import Trace
 from .witness import Witness
 
@@ -92,6 +93,11 @@ class World(Protocol):
 
     def survived(self, space: str) -> list[tuple[int, int]]:
         """Returns what of a namespace has really survived: the epoch that began, and the newest revision by then."""
+        ...
+
+    @property
+    def knows_facts(self) -> bool:
+        """Whether there is a place for facts."""
         ...
 
     @property
@@ -177,9 +183,13 @@ async def _course(loop: SimLoop, network: Network, world: World, witness: Witnes
         channel = world.channel(chance, recorders[agent])
         return Surroundings(channel, loop.time, asyncio.sleep, RetryPolicy(chance=chance.random))
 
-    def life(name: str) -> Surrounding:
+    def life(name: str, number: int = 1) -> Surrounding:
+        # Another life is another process, whose calls are numbered from 1 again.
+        recorders.pop(name, None)
+
         def recorder() -> Recorder:
-            return Recorder(cast("Any", witness.journal), name, lambda: round(loop.time() * 1e9))
+            full_name = name if number == 1 else f"{name}.{number}"
+            return Recorder(cast("Any", witness.journal), full_name, lambda: round(loop.time() * 1e9))
 
         def connected(coalesce: bool) -> contextlib.AbstractAsyncContextManager[Client]:
             if coalesce:
@@ -189,7 +199,7 @@ async def _course(loop: SimLoop, network: Network, world: World, witness: Witnes
                 recorders[name] = recorder()
             return connect(ADDRESS, agent=name, takeover=True, coalesce=coalesce)
 
-        return Surrounding(name, loop.chance(name), witness, connected)
+        return Surrounding(name, number, loop.chance(f"{name} {number}"), witness, connected)
 
     with surrounding(ADDRESS, made):
         return await _live(loop, network, world, witness, size, life, plan)
@@ -201,53 +211,44 @@ async def _live(
     world: World,
     witness: Witness,
     size: Size,
-    life: Callable[[str], Surrounding],
+    life: Callable[..., Surrounding],
     plan: random.Random,
 ) -> Survived:
     await world.begin()
     observer = life("observer")
     async with observer.connect(False) as client:
-        await prepare(client, size.tasks)
-    stop = asyncio.Event()
-    names: list[str] = []
+        await prepare(observer, client, size.tasks)
+    stop, mercy = asyncio.Event(), asyncio.Event()
 
-    def begin(name: str, doing: Callable[[Surrounding], Any]) -> asyncio.Task[Any]:
-        names.append(name)
-        return Process(network, name).start(doing(life(name)))
+    def agent(name: str, doing: Callable[[Surrounding], Any]) -> Agent:
+        return Agent(network, name, lambda number: doing(life(name, number)))
 
-    tasks = [begin(f"worker-{n}", lambda one: recorded_worker(one, stop)) for n in range(size.workers)]
-    tasks += [begin(f"rover-{n}", lambda one: Rover(one).run(stop)) for n in range(size.rovers)]
-    tasks.append(begin("watcher", lambda one: watcher(one, SPACE, stop)))
-    await world.trouble(size.fault_seconds * plan.uniform(0.5, 1.5), names)
+    agents = [agent(f"worker-{n}", lambda one: recorded_worker(one, stop)) for n in range(size.workers)]
+    agents += [agent(f"rover-{n}", lambda one: Rover(one).run(stop)) for n in range(size.rovers)]
+    agents.append(agent("watcher", lambda one: watcher(one, SPACE)))
+    killing = loop.create_task(kill_some(agents, loop.chance("killer"), mercy))
+    await world.trouble(size.fault_seconds * plan.uniform(0.5, 1.5), [one.name for one in agents])
+    mercy.set()
+    await killing
     await world.heal()
     loop.trace("healed")
     until = loop.time() + LIVELY_SECONDS
-    await _lively(life("prober"), witness, until)
+    await Prober(life("prober"), knows_facts=world.knows_facts).run(until)
     stop.set()
-    # They end with the step that they are at: whoever has ended has got it done.
+    async with observer.connect(False) as client:
+        await client.namespace(SPACE).put(HEALED, True, blind=True, timeout=max(0.1, until - loop.time()))
+    # They end with the next step that goes well: whoever has ended gets something done.
+    tasks = [one.task for one in agents]
     _, late = await asyncio.wait(tasks, timeout=max(0.0, until - loop.time()))
     for task in sorted(late, key=hash):
-        witness.wrong(f"{task.get_name()} has not come to its end {LIVELY_SECONDS:g} s after everything has healed")
+        witness.wrong(f"{task.get_name()} gets nothing done {LIVELY_SECONDS:g} s after everything has healed")
     for task in tasks:
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             witness.wrong(f"{task.get_name()} ended with {type(error).__name__}: {error}")
-    cuts = await _look(life("judge"), life("observer"), witness)
+    await finish_tasks(life("finisher"), LIVELY_SECONDS)
+    cuts = await _look(life("judge"), observer, witness)
     await world.end()
     return cuts
-
-
-async def _lively(prober: Surrounding, witness: Witness, until: float) -> None:
-    """Checks that a newcomer gets everything done by that time of the loop."""
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    rover = Rover(prober)
-    async with prober.connect(True) as client:
-        done = 0
-        while done < 3 and loop.time() < until:
-            done += await attempt(prober, "probe", client.namespace(NOTES).key(f"probe/{done}").increment(1))
-            await rover.step(client)
-    if done < 3 or loop.time() > until:
-        witness.wrong(f"nothing gets done {loop.time() - began:.1f} s after everything has healed")
 
 
 async def _look(judge: Surrounding, observer: Surrounding, witness: Witness) -> Survived:
@@ -256,7 +257,7 @@ async def _look(judge: Surrounding, observer: Surrounding, witness: Witness) -> 
     async with judge.connect(True) as client:
         stub: Any = AdminServiceStub(client.channel)
         epoch = (await client.server_info()).epoch
-        for space in sorted({SPACE, LOCKED, NOTES, *(space for space, _ in witness.places)}):
+        for space in sorted({SPACE, LOCKED, NOTES, *(space for space, _ in witness.places)} - {FACTS}):
             try:
                 request = admin.GetNamespaceRequest(namespace=space)
                 info = (await client.call(stub.GetNamespace, request)).namespace
@@ -273,12 +274,18 @@ async def _look(judge: Surrounding, observer: Surrounding, witness: Witness) -> 
 
 
 async def _found(client: Client, space: str, place: str) -> list[str]:
+    if space == FACTS:
+        return [fact.text async for fact in client.facts.list(place)]
     if not space.startswith("sessions/"):
+        if place == BOARD:
+            return [task.key.removeprefix(BOARD) async for task in client.namespace(space).board(BOARD).list()]
         record = await client.namespace(space).get(place)
         return [] if record is None else list(record.value)
     async with client.session(space.removeprefix("sessions/")) as session:
         if place == "tools":
             return [call.call_id async for call in session.tool_calls() if call.status == "done"]
+        if place == "tool calls":
+            return [call.call_id async for call in session.tool_calls()]
         return [message.id async for message in session.messages() if message.role == "user"]
 
 

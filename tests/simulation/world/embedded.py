@@ -42,6 +42,11 @@ class EmbeddedWorld:
         return (self.server.disk,)
 
     @property
+    def knows_facts(self) -> bool:
+        """Yes: SQLite keeps them."""
+        return True
+
+    @property
     def may_lose(self) -> bool:
         """Only a power cut loses anything, and only if syncs were not asked for."""
         return self._power_cut and self._durability == "os"

@@ -124,6 +124,11 @@ class FleetWorld:
         return ()
 
     @property
+    def knows_facts(self) -> bool:
+        """No: that would be Weaviate, which is not simulated."""
+        return False
+
+    @property
     def may_lose(self) -> bool:
         """Any failover may lose what was acknowledged, and then says so."""
         return True
