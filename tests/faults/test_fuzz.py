@@ -128,6 +128,7 @@ async def test_random_messages_are_no_internal_errors(tmp_path: Path) -> None:
 
 
 @pytest.mark.campaign
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("round_", range(3))
 async def test_many_random_messages_are_no_internal_errors(tmp_path: Path, round_: int) -> None:
     seed = int(os.environ.get("NOOSPHERE_TEST_SEED", "1000")) + round_

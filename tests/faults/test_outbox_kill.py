@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.faults.conftest import connected
 from tests.support.api import Agent, put
+from tests.support.dying import DyingServer
 from tests.support.facts import FactAgent, user_name
-from tests.support.process import ServerProcess
 from tests.support.sessions import OUTBOX, SessionAgent, space
 from tests.support.statuses import Refused
-
-from noosphere.v1 import memory_service_pb2 as pb
 
 ROUNDS = 3
 SESSIONS = 3
 ITEMS = 60
+COMMITS_AT_LEAST = 2 * SESSIONS
+"""What closing the sessions and handing over what they leave takes, however much is committed together."""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[DyingServer]:
+    process = DyingServer(tmp_path / "data")
+    try:
+        process.start()
+        yield process
+    finally:
+        process.close()
 
 
 @pytest.mark.campaign
-async def test_what_was_archived_is_handed_over_once_in_effect(server: ServerProcess) -> None:
+async def test_what_was_archived_is_handed_over_once_in_effect(server: DyingServer) -> None:
+    rng = random.Random(7)
     torn = 0
     for number in range(ROUNDS):
         owner = user_name()
@@ -31,13 +45,11 @@ async def test_what_was_archived_is_handed_over_once_in_effect(server: ServerPro
             a = SessionAgent(Agent(api, await api.open_agent(f"a-{number}")))
             for s in ids:
                 await _fill(a, s, owner)
-            changes = a.agent.watch(space(ids[0]), OUTBOX, after=await _head(a, ids[0]))
-            closing = [asyncio.create_task(a.close(s)) for s in ids]
-            # Some have been handed over, so others are on their way.
-            while not _removed(await anext(changes)):
-                continue
-            await asyncio.to_thread(server.kill)
-            for ended in await asyncio.gather(*closing, return_exceptions=True):
+            # In the first round when nothing has been handed over, later when others are on their way.
+            server.die_after(rng.randrange(1, COMMITS_AT_LEAST) if number else 1)
+            closing = await asyncio.gather(*(a.close(s) for s in ids), return_exceptions=True)
+            await server.dead()
+            for ended in closing:
                 assert not isinstance(ended, Exception) or isinstance(ended, Refused)
         server.restart()
         async with connected(server) as api:
@@ -61,10 +73,6 @@ async def _fill(a: SessionAgent, s: str, owner: str) -> None:
 
 async def _head(a: SessionAgent, s: str) -> int:
     return (await a.agent.history(space(s)))[-1].revision
-
-
-def _removed(response: pb.WatchResponse) -> bool:
-    return any(not change.record.values for change in response.changes.changes)
 
 
 async def _emptied(a: SessionAgent, s: str) -> None:

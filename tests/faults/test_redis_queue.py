@@ -34,6 +34,9 @@ T = TypeVar("T")
 
 LEASE_MS = 30_000
 SHORT_MS = 300
+SECONDS_MAX = 120.0
+"""A bound against hanging."""
+
 STEM = "noosphere:{queue}"
 
 
@@ -188,16 +191,21 @@ WORK = textwrap.dedent(
     from noosphere.server.storage.etcd import EtcdCoordinator
     from noosphere.server.storage.redis import RedisFactQueue, RedisStore
 
-    async def main(url, endpoint, root, name):
+    async def main(url, endpoint, root, name, holds_at):
         clock = SystemClock()
         coordinator = await EtcdCoordinator.open([endpoint], root=root, clock=clock)
         queue = RedisFactQueue.beside(await RedisStore.open([url], coordinator, clock=clock))
         def tell(word, leased):
             os.write(1, f"{word} {leased.job.id} {leased.attempt}\\n".encode())
+        takes = 0
         while True:
             taken = await queue.take(name, 3, 500)
             for leased in taken:
                 tell("TAKE", leased)
+            takes += len(taken)
+            if takes >= int(holds_at) and taken:
+                # It holds these until it is killed.
+                await asyncio.Event().wait()
             for leased in taken:
                 await asyncio.sleep(random.random() * 0.01)
                 (held,) = await queue.done([leased.lease])
@@ -211,10 +219,17 @@ WORK = textwrap.dedent(
 
 
 class Worker:
-    """A process that takes jobs and finishes them, and says so, line by line."""
+    """A process that takes jobs and finishes them, and says so, line by line.
 
-    def __init__(self, redis: RedisProcess, etcd: EtcdProcess, name: str) -> None:
-        command = [sys.executable, "-c", WORK, redis.url, etcd.endpoint, "queue/", name]
+    Args:
+        redis: where the queue is.
+        etcd: where the coordinator is.
+        name: its own.
+        holds_at: having taken so many, it finishes no more.
+    """
+
+    def __init__(self, redis: RedisProcess, etcd: EtcdProcess, name: str, holds_at: int = 1_000_000) -> None:
+        command = [sys.executable, "-c", WORK, redis.url, etcd.endpoint, "queue/", name, str(holds_at)]
         root = Path(__file__).resolve().parents[2]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root)
         self.output = bytearray()
@@ -257,16 +272,26 @@ async def test_of_several_processes_those_that_are_killed_lose_no_job_and_share_
         coordinator = await EtcdCoordinator.open([etcd.endpoint], clock=SystemClock(), root="queue/")
         store = await RedisStore.open([primary.url], coordinator, clock=SystemClock())
         queue = RedisFactQueue.beside(store)
-        names = {f"j{at:03}" for at in range(300)}
-        await queue.put([job(name, priority=int(name[1:]) % 10) for name in sorted(names)])
-        workers += (Worker(primary, etcd, f"w{at}") for at in range(3))
+        names: set[str] = set()
+
+        async def more() -> None:
+            new = [f"j{len(names) + at:05}" for at in range(100)]
+            names.update(new)
+            await queue.put([job(name, priority=int(name[1:]) % 10) for name in new])
+
+        workers += (Worker(primary, etcd, f"w{at}", *([20] if at < 2 else [])) for at in range(3))
         for kill in range(2):
             victim = workers[kill]
-            # In the middle of its work: it holds what it has not told the end of.
-            await until(lambda victim=victim: victim.takes() >= 20 or victim.ended)  # type: ignore[misc]
-            assert not victim.ended
+            # In the middle of its work: it holds what it has not told the end of. The others may be quicker than it.
+            async with asyncio.timeout(SECONDS_MAX):
+                while victim.takes() < 20:
+                    assert not victim.ended
+                    if (await queue.stats()).waiting < 50:
+                        await more()
+                    await asyncio.sleep(0.01)
             victim.kill()
             workers.append(Worker(primary, etcd, f"w{3 + kill}"))
+        await more()
         while (await queue.stats())[:2] != (0, 0):
             for worker in workers:
                 worker.read()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import uuid
 from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 
 import grpc
 import pytest
 from tests.faults.conftest import connected
-from tests.support.process import ServerProcess
+from tests.support.dying import DyingServer
 from tests.support.sessions import SessionAgent, text_of
 from tests.support.statuses import Refused
 from tests.support.toolcalls import as_bytes, finish, listed, raw, start, upload
@@ -20,7 +23,9 @@ from noosphere.v1 import types_pb2 as types
 
 ROUNDS = int(os.environ.get("NOOSPHERE_TEST_KILLS", "3"))
 CALLS = 24
-ACKNOWLEDGED_AT_KILL = 8
+COMMITS_AT_LEAST = 22
+"""What uploading a result of the largest size takes, two for each piece."""
+
 S = "killed"
 SIZES = (10, 3_000, 300_000, 700_000)
 """What is written at once, with pieces beside it, before the finishing commit, and uploaded by the caller."""
@@ -34,21 +39,26 @@ def result_of(call_id: str) -> bytes:
     return (line * (size // len(line) + 1))[:size]
 
 
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[DyingServer]:
+    process = DyingServer(tmp_path / "data")
+    try:
+        process.start()
+        yield process
+    finally:
+        process.close()
+
+
 class Work:
     """Finishers of the calls of one round."""
 
-    def __init__(self, server: ServerProcess, agent: SessionAgent) -> None:
-        self._server = server
+    def __init__(self, agent: SessionAgent) -> None:
         self._agent = agent
-        self._enough = asyncio.Event()
         self.acknowledged: dict[str, pb.FinishToolCallResponse] = {}
 
     async def run(self, calls: list[pb.ToolCall], requests: dict[str, types.CallContext]) -> None:
-        """Finishes calls at once until the server is killed among them."""
-        finishers = [asyncio.create_task(self._finish(call, requests[call.call_id])) for call in calls]
-        await self._enough.wait()
-        await asyncio.to_thread(self._server.kill)
-        await asyncio.gather(*finishers)
+        """Finishes calls at once until the server dies among them."""
+        await asyncio.gather(*(self._finish(call, requests[call.call_id]) for call in calls))
 
     async def _finish(self, call: pb.ToolCall, request: types.CallContext) -> None:
         try:
@@ -56,8 +66,6 @@ class Work:
         except Refused as refused:
             if refused.code is not grpc.StatusCode.UNAVAILABLE:
                 raise
-        if len(self.acknowledged) >= ACKNOWLEDGED_AT_KILL:
-            self._enough.set()
 
 
 async def finish_whole(a: SessionAgent, call: pb.ToolCall, request: types.CallContext) -> pb.FinishToolCallResponse:
@@ -90,7 +98,8 @@ async def check(a: SessionAgent, acknowledged: dict[str, pb.FinishToolCallRespon
 
 
 @pytest.mark.campaign
-async def test_a_result_is_there_as_a_whole_or_not_at_all(server: ServerProcess) -> None:
+async def test_a_result_is_there_as_a_whole_or_not_at_all(server: DyingServer) -> None:
+    rng = random.Random(7)
     acknowledged: dict[str, pb.FinishToolCallResponse] = {}
     torn = 0
     for number in range(ROUNDS):
@@ -99,8 +108,10 @@ async def test_a_result_is_there_as_a_whole_or_not_at_all(server: ServerProcess)
             await a.open(S, allow_existing=True)
             calls = [await start(a, S, f"r{number}-{place}") for place in range(CALLS)]
             requests = {call.call_id: a.agent.call(uuid=str(uuid.uuid4())) for call in calls}
-            work = Work(server, a)
+            work = Work(a)
+            server.die_after(rng.randrange(1, COMMITS_AT_LEAST))
             await work.run(calls, requests)
+            await server.dead()
             acknowledged.update(work.acknowledged)
         server.restart()
         async with connected(server) as api:
@@ -116,7 +127,7 @@ async def test_a_result_is_there_as_a_whole_or_not_at_all(server: ServerProcess)
                 response = await finish_again(a, call, request, was_pending=call in pending)
                 acknowledged[call.call_id] = response
             assert await check(a, acknowledged) == []
-    assert torn > 0, "the server was killed too late to interrupt anything"
+    assert torn > 0, "the server has died too late to interrupt anything"
 
 
 async def finish_again(

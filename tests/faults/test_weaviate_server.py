@@ -107,7 +107,7 @@ async def test_a_server_starts_without_weaviate_and_goes_on_as_it_comes_and_goes
         first = await propose(client, "Anna prefers metric units")
         # The client repeats it until its deadline, and tells what it heard meanwhile.
         with pytest.raises((Unavailable, DeadlineExceeded), match="Weaviate at"):
-            await client.facts.search("units", owner=USER, timeout=2)
+            await client.facts.search("units", owner=USER, timeout=10)
         weaviate.start()
         await until_service(server.address, SERVING, FACTS)
         assert await decided(client, first) == ["written"], "nobody had to start anything again"

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sysconfig
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.support.warm import WarmProcess
@@ -29,6 +29,7 @@ class ServerProcess:
         cwd: where to run it.
         sheds: whether it refuses calls when they have to wait, as it does in earnest. Most tests ask as they please,
             not as a client does that comes back later, and a machine that runs tests is a busy one.
+        environment: what it has in its environment besides ours.
 
     Attributes:
         address: where the running server listens.
@@ -42,6 +43,7 @@ class ServerProcess:
         command: Sequence[str] | None = None,
         cwd: Path | None = None,
         sheds: bool = False,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.data = data
         self.options = (*(() if sheds else ("--limits-server-lag-ms-max", "0")), *options)
@@ -49,6 +51,7 @@ class ServerProcess:
         self.process: subprocess.Popen[bytes] | WarmProcess | None = None
         self._command = command
         self._cwd = cwd
+        self._environment = dict(environment or {})
         self._stderr: list[str] = []
         self._reader: threading.Thread | None = None
 
@@ -70,6 +73,7 @@ class ServerProcess:
         assert self.process is None or self.process.poll() is not None, "the previous process still runs"
         arguments = ["serve", "--listen", listen, "--data", str(self.data), *self.options]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("NOOSPHERE_")}
+        environment |= self._environment
         if self._command is None:
             self.process = WarmProcess(arguments, environment, cwd=self._cwd)
         else:

@@ -25,6 +25,9 @@ from typing import IO
 REQUEST_BYTES_MAX = 64 * 1024
 """A longer request (arguments and environment) is for a process of its own."""
 
+TRIGGER = "TEST_DYING_TRIGGER"
+"""In the environment of a process that dies when it is told to: the file that tells it. See ``dying``."""
+
 NUMBER = struct.Struct("!q")
 _ROOT = Path(__file__).resolve().parents[2]
 

@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from tests.support.warm import NUMBER, REQUEST_BYTES_MAX
+from tests.support.warm import NUMBER, REQUEST_BYTES_MAX, TRIGGER
 
 # Before its module `main` is imported, which takes the name.
 from noosphere.server.cli import main as command
@@ -109,6 +109,8 @@ def main() -> None:
         importlib.import_module(name)
     arguments = serve(socket.socket(fileno=int(sys.argv[1])))
     if arguments is not None:
+        if TRIGGER in os.environ:
+            importlib.import_module("tests.support.dying").arm(os.environ[TRIGGER])
         sys.argv = ["noosphere", *arguments]
         _end(_code_of(command))
 
