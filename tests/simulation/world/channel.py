@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import grpc
 
 from .network import Link, Network, host
-from .serving import Endpoint, ServerCall
+from .serving import Endpoint, ServerCall, to_bytes
 
 Serializer = Callable[[Any], bytes]
 Deserializer = Callable[[bytes], Any]
@@ -183,7 +183,7 @@ class _Method:
             if request is not None:
                 call.feed(request)
         else:
-            call.send(self._serializer(request), last=True)
+            call.send(to_bytes(request, self._serializer), last=True)
         return call
 
 
@@ -291,7 +291,7 @@ class SimCall:
             if self._status.code is grpc.StatusCode.OK:
                 raise asyncio.InvalidStateError("the call has ended")
             raise self._error()
-        self.send(self._serializer(message), last=False)
+        self.send(to_bytes(message, self._serializer), last=False)
 
     async def done_writing(self) -> None:
         """Sends no more."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 from zlib import crc32
 
 import grpc
+from google.protobuf.message import Message
 
 from .loop import SimLoop
 from .network import Link
@@ -219,7 +220,7 @@ class ServerCall:
         """Sends a message."""
         if message is None:
             return
-        data = self._serializer(message)
+        data = to_bytes(message, self._serializer)
         if len(data) > RESPONSE_BYTES_MAX:
             await self.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "Sent message larger than max")
         self._loop.trace("response", self._method, crc32(data))
@@ -290,3 +291,10 @@ class ServerCall:
     def done(self) -> bool:
         """Tells whether the call has ended."""
         return self not in self._endpoint.calls
+
+
+def to_bytes(message: Any, serializer: Callable[[Any], bytes]) -> bytes:
+    """Returns a message as it is sent. The entries of a map may stand in any order, and here always in the same one."""
+    if isinstance(message, Message):
+        return message.SerializeToString(deterministic=True)
+    return serializer(message)
