@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import socket
-import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from tests.support.engine_process import EngineProcess
 from tests.support.redis import free_port
 
 from noosphere.server.fleet.engines import etcd_command
 from noosphere.server.storage.etcd import wire_pb2 as wire
 
-START_SECONDS_MAX = 30.0
-EXIT_SECONDS_MAX = 30.0
+ANSWER_SECONDS_MAX = 30.0
 
 PROGRAM = shutil.which("etcd")
 REASON = "etcd is not installed (Debian: apt-get install etcd-server), so nothing is tested on etcd"
@@ -26,7 +23,7 @@ REASON = "etcd is not installed (Debian: apt-get install etcd-server), so nothin
 needs_etcd = pytest.mark.engine(program=PROGRAM, reason=REASON)
 
 
-class EtcdProcess:
+class EtcdProcess(EngineProcess):
     """One etcd of a single member on one folder. Not started by construction.
 
     Args:
@@ -37,50 +34,35 @@ class EtcdProcess:
         endpoint: where it listens for clients, the same one over restarts.
     """
 
+    program = "etcd"
+
     def __init__(self, folder: Path, **settings: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
+        super().__init__(folder)
         self.endpoint = f"127.0.0.1:{free_port()}"
         self._peer = f"127.0.0.1:{free_port()}"
         self.settings = settings
-        self.process: subprocess.Popen[bytes] | None = None
+
+    def command(self) -> list[str]:
+        """Returns its command line."""
+        assert PROGRAM is not None, "a test that starts one is marked `needs_etcd`"
+        return etcd_command(self.endpoint, self._peer, self.folder, self.settings)
+
+    def is_up(self) -> bool:
+        """Tells whether it listens."""
+        host, _, port = self.endpoint.partition(":")
+        try:
+            socket.create_connection((host, int(port)), timeout=1).close()
+        except OSError:
+            return False
+        return True
 
     def start(self) -> None:
         """Starts it; returns once it answers."""
-        assert PROGRAM is not None, "a test that starts one is marked `needs_etcd`"
-        with (self.folder / "etcd.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                etcd_command(self.endpoint, self._peer, self.folder, self.settings),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        deadline = time.monotonic() + START_SECONDS_MAX
-        while not self._listens():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError((self.folder / "etcd.log").read_text())
-            time.sleep(0.005)
+        super().start()
         # It answers once it has elected itself, also those who are no user of it.
-        self.ask("Maintenance/Status", b"", deadline - time.monotonic())
+        self.ask("Maintenance/Status", b"")
 
-    def kill(self) -> None:
-        """Ends it without warning."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait(EXIT_SECONDS_MAX)
-
-    def pause(self) -> None:
-        """Stops it where it is: connections stay, nothing is answered."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Lets it go on."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGCONT)
-
-    def leases(self, seconds: float = START_SECONDS_MAX) -> set[int]:
+    def leases(self, seconds: float = ANSWER_SECONDS_MAX) -> set[int]:
         """Returns the ids of all leases that have not lapsed."""
         request, reply = wire.LeaseLeasesRequest(), wire.LeaseLeasesResponse
         answer = self.ask("Lease/LeaseLeases", request.SerializeToString(), seconds)
@@ -113,15 +95,7 @@ class EtcdProcess:
             rest >>= 7
         self.ask("KV/Compact", bytes((0x08, *number, rest)))
 
-    def _listens(self) -> bool:
-        host, _, port = self.endpoint.partition(":")
-        try:
-            socket.create_connection((host, int(port)), timeout=1).close()
-        except OSError:
-            return False
-        return True
-
-    def ask(self, method: str, request: bytes, seconds: float = START_SECONDS_MAX) -> bytes:
+    def ask(self, method: str, request: bytes, seconds: float = ANSWER_SECONDS_MAX) -> bytes:
         """Calls a method without saying who is calling; both messages as bytes."""
         with grpc.insecure_channel(self.endpoint) as channel:
             call: Any = channel.unary_unary(f"/etcdserverpb.{method}")

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.engine_process import EngineProcess
 
 from noosphere.server.fleet import RedisError, engines
 from noosphere.server.fleet.processes import free_address, split
 
 __all__ = ["RedisError", "RedisProcess", "catch_up", "free_port", "needs_redis"]
 
-START_SECONDS_MAX = 30.0
-EXIT_SECONDS_MAX = 30.0
+ANSWER_SECONDS_MAX = 30.0
 
 PROGRAM = shutil.which("redis-server")
 REASON = "redis-server is not installed (Debian: apt-get install redis-server), so nothing is tested on Redis"
@@ -26,7 +22,7 @@ REASON = "redis-server is not installed (Debian: apt-get install redis-server), 
 needs_redis = pytest.mark.engine(program=PROGRAM, reason=REASON)
 
 
-class RedisProcess:
+class RedisProcess(EngineProcess):
     """One Redis on one folder. Not started by construction.
 
     Args:
@@ -37,11 +33,11 @@ class RedisProcess:
         port: where it listens, the same one over restarts.
     """
 
+    program = "redis"
+
     def __init__(self, folder: Path, **settings: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
+        super().__init__(folder)
         self.port = free_port()
-        self.process: subprocess.Popen[bytes] | None = None
         self._settings = {
             "appendonly": "yes",
             "appendfsync": "everysec",
@@ -58,56 +54,23 @@ class RedisProcess:
         """Its address."""
         return f"redis://127.0.0.1:{self.port}"
 
-    @property
-    def pid(self) -> int:
-        """The process id."""
-        assert self.process is not None
-        return self.process.pid
-
-    def start(self) -> None:
-        """Starts it; returns once it answers and has loaded its files."""
+    def command(self) -> list[str]:
+        """Returns its command line."""
         assert PROGRAM is not None, "a test that starts one is marked `needs_redis`"
-        with (self.folder / "redis.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                engines.redis_command(self._address, self.folder, self._settings),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        deadline = time.monotonic() + START_SECONDS_MAX
-        while True:
-            try:
-                self.ask("PING")
-                return
-            except (OSError, RedisError):
-                if self.process.poll() is not None or time.monotonic() > deadline:
-                    raise AssertionError((self.folder / "redis.log").read_text()) from None
-            time.sleep(0.005)
+        return engines.redis_command(self._address, self.folder, self._settings)
 
-    def kill(self) -> None:
-        """Ends it without warning."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait(EXIT_SECONDS_MAX)
+    def is_up(self) -> bool:
+        """Tells whether it answers and has loaded its files."""
+        try:
+            self.ask("PING")
+        except (OSError, RedisError):
+            return False
+        return True
 
     def promote(self) -> None:
         """Makes a replica a primary, also when it is started again."""
         self._settings.pop("replicaof", None)
         self.ask("REPLICAOF", "NO", "ONE")
-
-    def pause(self) -> None:
-        """Stops it where it stands."""
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Lets it go on."""
-        os.kill(self.pid, signal.SIGCONT)
-
-    def restart(self) -> None:
-        """Ends it without warning and starts it on the same files."""
-        self.kill()
-        self.start()
 
     def ask(self, *command: str | bytes | int) -> Any:
         """Sends one command over a connection of its own and returns the reply.
@@ -115,7 +78,7 @@ class RedisProcess:
         Raises:
             RedisError: Redis has refused it.
         """
-        return engines.ask(self._address, *command, seconds=START_SECONDS_MAX)
+        return engines.ask(self._address, *command, seconds=ANSWER_SECONDS_MAX)
 
     def info(self, section: str) -> dict[str, str]:
         """Returns a section of what it says of itself."""

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import shutil
-import signal
-import subprocess
-import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import httpx
 import pytest
+from tests.support.engine_process import EngineProcess
 from tests.support.redis import free_port
 
 from noosphere.server.fleet.engines import find_program
 from noosphere.server.fleet.weaviate import WeaviateSeat, weaviate_command, weaviate_environment, weaviate_is_ready
 
-START_SECONDS_MAX = 60.0
-EXIT_SECONDS_MAX = 30.0
+ANSWER_SECONDS_MAX = 60.0
 
 PROGRAM = find_program("weaviate-server")
 REASON = "weaviate-server is not installed (make weaviate builds it, which needs Go), so nothing is tested on Weaviate"
@@ -24,7 +22,7 @@ REASON = "weaviate-server is not installed (make weaviate builds it, which needs
 needs_weaviate = pytest.mark.engine(program=PROGRAM, reason=REASON)
 
 
-class WeaviateProcess:
+class WeaviateProcess(EngineProcess):
     """One Weaviate on one folder. Not started by construction.
 
     Args:
@@ -37,16 +35,17 @@ class WeaviateProcess:
         seat: where it listens, the same over restarts.
     """
 
+    program = "weaviate"
+    start_seconds_max = 60.0
+
     def __init__(
         self, folder: Path, *, certificate: Path | None = None, key: Path | None = None, **settings: str
     ) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
+        super().__init__(folder)
         addresses = (f"127.0.0.1:{free_port()}" for _ in range(2))
         self.seat = WeaviateSeat(next(addresses), next(addresses), folder, certificate, key)
         # The disk of the machine may be almost full, which makes it refuse writes.
         self.settings = {"DISK_USE_READONLY_PERCENTAGE": "0", "DISK_USE_WARNING_PERCENTAGE": "0", **settings}
-        self.process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -63,55 +62,18 @@ class WeaviateProcess:
         """What the configuration's file of a server says of it; without key and authorities."""
         return f'weaviate_url = "{self.url}"\nweaviate_grpc = "{self.grpc}"\n'
 
-    @property
-    def log(self) -> Path:
-        """Where its output goes."""
-        return self.folder / "weaviate.log"
-
-    def start(self) -> None:
-        """Starts it; returns once it takes writes."""
+    def command(self) -> list[str]:
+        """Returns its command line."""
         assert PROGRAM is not None, "a test that starts one is marked `needs_weaviate`"
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                weaviate_command(self.seat),
-                env=weaviate_environment(self.seat, self.settings),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        deadline = time.monotonic() + START_SECONDS_MAX
-        while not weaviate_is_ready(self.seat):
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(self.log.read_text())
-            time.sleep(0.02)
+        return weaviate_command(self.seat)
 
-    def kill(self) -> None:
-        """Ends it without warning."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait(EXIT_SECONDS_MAX)
+    def environment(self) -> Mapping[str, str]:
+        """Returns its environment, with its settings."""
+        return weaviate_environment(self.seat, self.settings)
 
-    def stop(self) -> None:
-        """Ends it in order: it writes what it has in memory."""
-        if self.process is not None:
-            self.process.terminate()
-            self.process.wait(EXIT_SECONDS_MAX)
-
-    def pause(self) -> None:
-        """Stops it where it stands: connections stay, nothing is answered."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Lets it go on."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGCONT)
-
-    def restart(self) -> None:
-        """Ends it without warning and starts it on the same files."""
-        self.kill()
-        self.start()
+    def is_up(self) -> bool:
+        """Tells whether it takes writes."""
+        return weaviate_is_ready(self.seat)
 
     def forget(self) -> None:
         """Removes its files; it must not run."""
@@ -120,7 +82,7 @@ class WeaviateProcess:
 
 def drop_collections(server: WeaviateProcess, alias: str) -> None:
     """Removes an alias and every collection that was made for it; the server must run."""
-    with httpx.Client(base_url=f"{server.url}/v1", timeout=START_SECONDS_MAX, trust_env=False) as rest:
+    with httpx.Client(base_url=f"{server.url}/v1", timeout=ANSWER_SECONDS_MAX, trust_env=False) as rest:
         rest.delete(f"/aliases/{alias}")
         for one in rest.get("/schema").json()["classes"]:
             if one["class"].startswith(f"{alias}_"):
