@@ -26,6 +26,7 @@ def blocks_of(results: Results) -> Mapping[str, Callable[[], str]]:
         "side-by-side": lambda: _pictured(results, "side-by-side", side_by_side, "Operations a second"),
         "side-by-side-details": lambda: _of(results, "side-by-side", side_by_side_details),
         "lost-updates": lambda: _pictured(results, "lost-updates", lost_updates, "Lost updates and stale decisions"),
+        "weaviate": lambda: _of(results, "weaviate", _weaviate),
         "quality": lambda: _quality(results),
         "details": lambda: details(results),
         "recall-ablation": lambda: _of(results, "recall", _ablation),
@@ -67,11 +68,34 @@ def _line(one: Judged) -> tuple[str, str, str]:
 
 
 def _unmeasured(results: Results) -> str:
-    lines = [f"- {row.what}: {row.why}." for row in results.rows.values() if isinstance(row, Unmeasured)]
+    of_why: dict[str, list[str]] = {}
+    for row in results.rows.values():
+        if isinstance(row, Unmeasured):
+            of_why.setdefault(row.why, []).append(f"`{row.what}`" if row.what == row.name else row.what)
+    lines = [f"- {', '.join(whats)}: {why.rstrip(':')}." for why, whats in of_why.items()]
     lines += [f"- `{name}`: {found['why']}." for name, found in results.documents.items() if "why" in found]
     cut_off = {name: found.get("cut_off", "") for name, found in results.documents.items()}
     lines += [f"- `{name}`, in part: {why}." for name, why in cut_off.items() if why]
     return "\n".join(lines) or "Nothing is left out."
+
+
+def _weaviate(found: Mapping[str, Any]) -> str:
+    header = ("", "search p50 / p99, ms", "nearest ten found", "facts written/s", "candidates decided/s")
+    lines = [
+        _store("**data folder**", found.get("embedded", {}), "100 %: the search is exact"),
+        _store(f"Weaviate {found['version']}", found["weaviate"], ""),
+    ]
+    held = f"{found['facts']:,} facts" if "facts" in found else "facts"
+    short = f" ({found['wanted']:,} were not loaded in time)" if found.get("facts", 0) < found["wanted"] else ""
+    note = f"{held} of 512 numbers each{short}, {found['searches']} searches, {found['candidates']} candidates."
+    return f"{grid(header, lines)}\n\n{note}"
+
+
+def _store(label: str, found: Mapping[str, float], exact: str) -> tuple[str, ...]:
+    recall = f"{found['recall'] * 100:.1f} %" if "recall" in found else exact
+    rates = (f"{found[name]:,.0f}" if name in found else "" for name in ("written_per_s", "decided_per_s"))
+    times = f"{found['search_p50_ms']:,.1f} / {found['search_p99_ms']:,.1f}" if "search_p50_ms" in found else ""
+    return label, times, recall, *rates
 
 
 def _quality(results: Results) -> str:

@@ -52,7 +52,7 @@ async def measure(bench: Bench, names: Sequence[str], redis: BenchRedis) -> list
             # The first pair warms up.
             measured = {side: taken[1:] for side, taken in samples.items()}
             what = f"{_WHATS[name]}: Redis {redis.version} / redis-py {version}"
-            rows.append(_row(name, what, plan.cas_processes, WORKS[name], measured))
+            rows.append(bench.keep(_row(name, what, plan.cas_processes, WORKS[name], measured)))
         found = await contenders[0].ask("counted")
         if {side: found[side] for side in counted} != counted:
             raise BenchError(f"{counted} changes were acknowledged, the numbers that are stored are {found}")

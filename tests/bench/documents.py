@@ -13,10 +13,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from noosphere.server.fleet.engines import find_program
+
 from .children import ROOT
 
+WEAVIATE = find_program("weaviate-server")
+NO_WEAVIATE = "weaviate-server is not installed (`make weaviate` builds it, which needs Go)"
+
 _SHARED = ROOT.parent / "shared" / "data"
-_SECONDS_MAX = 420.0
+_SECONDS_MAX = 330.0
+"""Lost updates may take 300."""
 _END_SECONDS_MAX = 30.0
 _CUT_OFF = -1
 _MEASURED = frozenset({0, 5})
@@ -35,6 +41,8 @@ class Document(NamedTuple):
         quick: words that make it short, where it has such.
         data: the option that takes a data set, the variable that tells where that is, and its folder's name beside the
             clone; nothing for a command that needs none.
+        leaves: whether it takes ``--out``, a file in which it keeps what it has found so far.
+        lacks: why it cannot be measured here; "" if it can.
     """
 
     name: str
@@ -43,6 +51,8 @@ class Document(NamedTuple):
     words: tuple[str, ...]
     quick: tuple[str, ...] = ()
     data: tuple[str, str, str] | None = None
+    leaves: bool = False
+    lacks: str = ""
 
 
 _NOOSPHERE = ("noosphere.server.cli", "bench")
@@ -53,6 +63,7 @@ DOCUMENTS = (
         "python -m tests.bench.side_by_side",
         ("tests.bench.side_by_side",),
         ("--quick",),
+        leaves=True,
     ),
     Document(
         "lost-updates",
@@ -60,6 +71,7 @@ DOCUMENTS = (
         "noosphere bench lost-updates",
         (*_NOOSPHERE, "lost-updates"),
         ("--quick",),
+        leaves=True,
     ),
     Document(
         "compaction",
@@ -82,15 +94,26 @@ DOCUMENTS = (
         (*_NOOSPHERE, "updates"),
         data=("--set", "EVALUATION_UPDATES", "updates"),
     ),
+    Document(
+        "weaviate",
+        "facts on Weaviate and in a data folder",
+        "python -m tests.bench.weaviate_facts",
+        ("tests.bench.weaviate_facts",),
+        ("--quick",),
+        leaves=True,
+        lacks="" if WEAVIATE else NO_WEAVIATE,
+    ),
 )
 
 
-async def measure(document: Document, out: Path, *, quick: bool) -> dict[str, Any]:
-    """Runs a command.
+async def measure(document: Document, out: Path, *, quick: bool, seconds_max: float) -> dict[str, Any]:
+    """Runs a command, for so long at most.
 
     Returns:
         Its ``result`` and ``command``, and why it was ``cut_off``, if it was; or ``why`` there is no result.
     """
+    if document.lacks:
+        return {"why": document.lacks}
     more = list(document.quick) if quick else []
     shown = [document.shown, *more]
     if document.data is not None:
@@ -100,19 +123,23 @@ async def measure(document: Document, out: Path, *, quick: bool) -> dict[str, An
             return {"why": f"its data set is not here; set {variable} to its folder"}
         more += [option, str(path)]
         shown += [option, folder]
-    start, since, file = time.monotonic(), time.time(), out / f"{document.name}.json"
-    code, told, said = await _run([*document.words, *more])
+    start, since = time.monotonic(), time.time()
+    file = await asyncio.to_thread(out.resolve) / f"{document.name}.json"
+    if document.leaves:
+        more += ["--out", str(file)]
+    code, told, said = await _run([*document.words, *more], min(_SECONDS_MAX, seconds_max))
     if code not in _MEASURED:
-        told = _left(file, since) if code == _CUT_OFF else ""
+        told = _left(file, since)
+        said = said if code == _CUT_OFF else _tail(said) or f"exit code {code}"
     if not told:
-        return {"why": _tail(said) or f"exit code {code}", "failed": True}
+        return {"why": said, "failed": True}
     try:
         result = json.loads(told)
     except ValueError:
         return {"why": f"it printed no JSON: {_tail(told)}", "failed": True}
     file.write_text(told)
     about = {"command": " ".join(shown), "exit_code": code, "seconds": time.monotonic() - start}
-    return {"result": result, **about, "cut_off": said if code == _CUT_OFF else ""}
+    return {"result": result, **about, "cut_off": "" if code in _MEASURED else said}
 
 
 def _data_set(variable: str, folder: str) -> Path | None:
@@ -120,7 +147,7 @@ def _data_set(variable: str, folder: str) -> Path | None:
     return path if path.exists() else None
 
 
-async def _run(words: Sequence[str]) -> tuple[int, str, str]:
+async def _run(words: Sequence[str], seconds_max: float) -> tuple[int, str, str]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", *words, "--json"),
         cwd=ROOT,
@@ -130,10 +157,10 @@ async def _run(words: Sequence[str]) -> tuple[int, str, str]:
         start_new_session=True,
     )
     try:
-        async with asyncio.timeout(_SECONDS_MAX):
+        async with asyncio.timeout(seconds_max):
             told, said = await process.communicate()
     except TimeoutError:
-        return _CUT_OFF, "", f"it took more than {_SECONDS_MAX:.0f} s"
+        return _CUT_OFF, "", f"it took more than {seconds_max:.0f} s"
     finally:
         if process.returncode is None:
             await _end(process)
@@ -155,8 +182,9 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _left(file: Path, since: float) -> str:
-    """Returns what a command that was cut off has left in its file; "" if nothing."""
-    return file.read_text() if file.exists() and file.stat().st_mtime >= since else ""
+    """Returns what a command that did not end well has left in its file; "" if nothing."""
+    # Clocks of file systems lag by a tick.
+    return file.read_text() if file.exists() and file.stat().st_mtime >= since - 1 else ""
 
 
 def _tail(said: str) -> str:

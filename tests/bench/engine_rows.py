@@ -9,7 +9,7 @@ from typing import Any
 
 from .children import Child, start_worker
 from .profiling import Profile, compared_profile
-from .rows import Bench, Goal, Row
+from .rows import Bench, Goal, Row, profile_into
 from .stats import ratios, spread
 
 SMALL, LARGE = "small", "large"
@@ -41,10 +41,10 @@ async def measure(bench: Bench, names: Sequence[str], populated: Path, profiled:
         )
         await engines[LARGE].ask("open", data=str(populated), records=plan.records_large, populated=True)
         samples = await _sample(bench, engines)
-        rows = [_row(bench, name, samples) for name in names]
+        rows = [bench.keep(_row(bench, name, samples)) for name in names]
         for row in rows:
             if profiled or row.met is False:
-                row.profiles.append(await _profile(bench, row.name, engines))
+                await profile_into(row, _profile(bench, row.name, engines))
         for engine in engines.values():
             await engine.ask("close")
     return rows
@@ -107,7 +107,7 @@ def _row(bench: Bench, name: str, samples: dict[str, dict[str, list[dict[str, An
     return Row(name, what, ratios(costs(LARGE, "cpu_s"), costs(SMALL, "cpu_s")), GOAL, figures, found)
 
 
-async def _profile(bench: Bench, name: str, engines: dict[str, Child]) -> Profile:
+async def _profile(bench: Bench, name: str, engines: dict[str, Child]) -> list[Profile]:
     plan, (work, what) = bench.plan, KINDS[name]
     calls = plan.engine_gets if work == "get" else plan.engine_puts
     recorded = {
@@ -117,4 +117,4 @@ async def _profile(bench: Bench, name: str, engines: dict[str, Child]) -> Profil
         for size, engine in engines.items()
     }
     labels = (f"{plan.records_small:,} records", f"{plan.records_large:,} records")
-    return compared_profile(f"{what} in process", recorded[SMALL], recorded[LARGE], labels, calls)
+    return [compared_profile(f"{what} in process", recorded[SMALL], recorded[LARGE], labels, calls)]

@@ -56,7 +56,7 @@ async def measure(bench: Bench, names: Sequence[str], profiled: bool) -> list[Ro
         rows += await _searches(bench, searches, profiled)
     for name in PIPELINES:
         if name in names:
-            rows.append(await _pipeline(bench, name, profiled))
+            rows.append(bench.keep(await _pipeline(bench, name, profiled)))
     if beside := [name for name in BESIDE if name in names]:
         rows += await _beside(bench, beside)
         for row in rows:
@@ -87,7 +87,7 @@ async def _searches(bench: Bench, names: Sequence[str], profiled: bool) -> list[
             if profiled or not row.met:
                 recorded = await worker.ask("profile", work="search", **asked)
                 row.profiles += window_profiles(f"{_WHATS[name]}: in process", recorded, plan.fact_searches)
-            rows.append(row)
+            rows.append(bench.keep(row))
         await worker.ask("close")
     return rows
 
@@ -166,9 +166,9 @@ async def _beside(bench: Bench, names: Sequence[str]) -> list[Row]:
             # Loads the model.
             await caller.submit(wait=True)
             if SUBMIT in names:
-                rows.append(await _submit(bench, caller))
+                rows.append(bench.keep(await _submit(bench, caller)))
             if BACKLOG in names:
-                rows.append(await _contexts(bench, caller))
+                rows.append(bench.keep(await _contexts(bench, caller)))
         # What waits is not worth waiting for.
         await server.kill()
     return rows

@@ -81,7 +81,7 @@ async def measure_calls(bench: Bench, fast: Child, names: Sequence[str], redis: 
                     sample = await fast.ask("run", name=name, work=work, calls=calls[name])
                     samples[name].append({**sample, "server_cpu_s": server.cpu_seconds() - cpu})
                 rounds.note(_rate(samples[COALESCED][-1]) / _rate(samples[UNARY][-1]))
-            rows.append(_calls_row(row, work, plan.fast_callers, samples, redis))
+            rows.append(bench.keep(_calls_row(row, work, plan.fast_callers, samples, redis)))
         for name in (COALESCED, UNARY):
             await fast.ask("close", name=name)
         await server.stop()
@@ -138,7 +138,7 @@ async def _cached(bench: Bench, fast: Child, names: Sequence[str]) -> list[Row]:
         acked = (await writer.ask("write_stop"))["acked_ns"]
         await fast.ask("shut")
         await server.stop()
-    return [_cached_row(name, samples[name], theirs[name], acked, version) for name in names]
+    return [bench.keep(_cached_row(name, samples[name], theirs[name], acked, version)) for name in names]
 
 
 def _cached_row(

@@ -60,7 +60,7 @@ async def measure(
         file.write_text(json.dumps(replies))
         async with await start_floor(file, bench.logs) as floor:
             await load.ask("attach", target=FLOOR, address=floor.address, callers=callers, canned=replies)
-            rows = [await _measure(bench, name, {OURS: ours, FLOOR: floor}, redis) for name in names]
+            rows = [bench.keep(await _measure(bench, name, {OURS: ours, FLOOR: floor}, redis)) for name in names]
             await load.ask("detach", target=FLOOR)
             await load.ask("detach", target=OURS)
             await floor.stop()

@@ -28,9 +28,9 @@ async def measure(bench: Bench, names: Sequence[str]) -> list[Row]:
     """Measures the rows named, each on a server of its own."""
     rows = []
     if GOODPUT in names:
-        rows.append(await _goodput(bench))
+        rows.append(bench.keep(await _goodput(bench)))
     if HEALTH in names:
-        rows.append(await _health(bench))
+        rows.append(bench.keep(await _health(bench)))
     return rows
 
 

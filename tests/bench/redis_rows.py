@@ -34,7 +34,7 @@ async def measure(bench: Bench, names: Sequence[str], profiled: bool) -> list[Ro
         rows += await _coalesced(bench, found, profiled)
     if script_rows.NAME in names:
         with redis(bench.work / "redis-script") as engine:
-            rows.append(await script_rows.measure(bench, engine))
+            rows.append(bench.keep(await script_rows.measure(bench, engine)))
     if found := [name for name in cas_rows.WORKS if name in names]:
         if NO_REDIS_PY:
             rows += [Unmeasured(name, _WHATS[name], NO_REDIS_PY) for name in found]

@@ -45,7 +45,7 @@ async def measure(bench: Bench, names: Sequence[str]) -> list[Row]:
                 # Each has keys of its own, so they never conflict.
                 first = callers * (number if target == ONE else _GENERATORS + number)
                 await generator.ask("attach", target=target, address=replica.address, callers=callers, first=first)
-        rows = [await _measure(bench, name, callers, generators, replicas, engine) for name in names]
+        rows = [bench.keep(await _measure(bench, name, callers, generators, replicas, engine)) for name in names]
         for generator in generators:
             for target in (ONE, TWO):
                 await generator.ask("verify", target=target)

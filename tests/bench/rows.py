@@ -7,11 +7,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .children import BenchError, Child
+from .children import LOG_FOLLOWS, Child
 from .plan import Plan
 from .profiling import Profile
 from .rounds import Rounds
 from .stats import Spread
+
+_LOG_CHARS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +101,19 @@ class Bench:
         work: an empty folder on the disk that is measured.
         logs: where the children's standard error goes.
         load: the process that calls servers.
+        kept: the rows that are complete: what is left of a part that takes too long.
     """
 
     plan: Plan
     work: Path
     logs: Path
     load: Child
+    kept: list[Row] = field(default_factory=list)
+
+    def keep(self, row: Row) -> Row:
+        """Notes that a row is complete, but for its profiles; returns it."""
+        self.kept.append(row)
+        return row
 
     def rounds(self, most: int, *, warm: int = 0) -> Rounds:
         """Returns the rounds of one row, at most so many, after ``warm`` others that have numbers below 0."""
@@ -116,11 +125,13 @@ async def profile_into(row: Row, profiles: Awaitable[list[Profile]]) -> None:
     """Adds profiles to a row. One that fails says so in its place: the row's figure stands without it."""
     try:
         row.profiles += await profiles
-    except BenchError as error:
+    except Exception as error:
         row.profiles.append(Profile(f"No profile of {row.what}", first_line(error), (), ()))
 
 
 def first_line(error: BaseException) -> str:
-    """Returns what an error says, without the log that may follow."""
-    said = str(error).partition("\n")[0].replace("|", "/")
-    return said or type(error).__name__
+    """Returns what an error says in one line; of a log that it ends with, the last line."""
+    said, _, rest = str(error).partition("\n")
+    if said.endswith(LOG_FOLLOWS) and (last := rest.strip().rpartition("\n")[2].strip()):
+        said = f"{said} {last[:_LOG_CHARS_MAX]}"
+    return said.replace("|", "/") or type(error).__name__

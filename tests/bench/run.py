@@ -28,6 +28,9 @@ ORDER: tuple[Part | Document, ...] = (
 )
 NAMES = tuple(part.name for part in ORDER)
 _TOO_LATE = "the run's time was over before its turn came; --resume goes on with it"
+_TIME_OVER = "the run's time was over before it was measured; --resume goes on with it"
+_PART_SECONDS_MIN = 20.0
+"""A part for which less is left does not begin: it could only be cut off."""
 
 
 class Run:
@@ -40,7 +43,7 @@ class Run:
         results: what there is already, and where the rest goes.
         saved: is called after each part.
         profiled: profile every row that has a goal, not only those that miss it.
-        seconds_max: no part begins later than this.
+        seconds_max: what still goes on then is cut off; what is complete of it is kept.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Run:
         self._results = results
         self._saved = saved
         self._profiled = profiled
+        self._seconds_max = seconds_max
         self._end = time.monotonic() + seconds_max
 
     async def measure(self, wanted: Sequence[str]) -> None:
@@ -68,7 +72,7 @@ class Run:
             rows = _wanted_of(part, wanted)
             if not rows:
                 continue
-            if time.monotonic() >= self._end:
+            if self._left() < min(_PART_SECONDS_MIN, self._seconds_max / 2):
                 _say(f"{part.label}: {_TOO_LATE}")
                 self._leave_out(part, rows, _TOO_LATE)
                 self._saved()
@@ -79,20 +83,30 @@ class Run:
             self._results.note_part(part.name, time.monotonic() - start, load_average, why)
             self._saved()
 
+    def _left(self) -> float:
+        return self._end - time.monotonic()
+
     async def _part(self, part: Part, names: Sequence[str]) -> str:
         work = Path(tempfile.mkdtemp(prefix=f"run-{part.name}-", dir=self._parent))
+        kept: list[Row] = []
+        limit_s = min(self._plan.part_seconds_max, self._left())
         try:
-            async with asyncio.timeout(self._plan.part_seconds_max), await start_worker("load", work) as load:
-                bench = Bench(self._plan, work, work, load)
+            async with asyncio.timeout(limit_s) as limit, await start_worker("load", work) as load:
+                bench = Bench(self._plan, work, work, load, kept)
                 rows: dict[str, Row | Unmeasured] = {
                     row.name: row for row in await part.measure(bench, names, self._profiled)
                 }
         except Exception as error:
             # Whatever it is, the other parts are worth having.
-            why = first_line(error)
-            if isinstance(error, TimeoutError):
-                why = f"it took more than {self._plan.part_seconds_max:.0f} s"
             traceback.print_exception(error)
+            if limit.expired():
+                why = f"it took more than {limit_s:.0f} s" if limit_s == self._plan.part_seconds_max else _TIME_OVER
+                # Rows that were complete by then have found nothing wrong.
+                self._results.rows |= {row.name: row for row in kept}
+                names = [name for name in names if name not in {row.name for row in kept}]
+            else:
+                why = first_line(error)
+                self._keep_logs(part, work)
             self._leave_out(part, names, f"failed: {why}")
             return why
         finally:
@@ -100,8 +114,21 @@ class Run:
         self._results.rows |= rows
         return ""
 
+    def _keep_logs(self, part: Part, work: Path) -> None:
+        """Copies what servers and workers have said, before their folder goes."""
+        folder = self._out / "logs" / part.name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for log in work.glob("*.log"):
+            shutil.copy(log, folder)
+        _say(f"{part.label}: the logs are in {folder}")
+
     async def _document(self, document: Document) -> str:
-        found = await documents.measure(document, self._out, quick=self._plan.name != FULL.name)
+        quick = self._plan.name != FULL.name
+        found = await documents.measure(document, self._out, quick=quick, seconds_max=self._left())
+        if "why" in found and "result" in self._results.documents.get(document.name, {}):
+            # An earlier run's figures stay.
+            return str(found["why"])
         self._results.documents[document.name] = found
         if "why" in found:
             _say(f"{document.label}: not measured: {found['why']}")

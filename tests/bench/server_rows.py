@@ -68,11 +68,11 @@ async def _copy(bench: Bench, folder: Path) -> AsyncIterator[Path]:
 
 async def measure(bench: Bench, names: Sequence[str], folders: Folders, profiled: bool) -> list[Row]:
     """Measures the rows named; ``profiled`` profiles every row, not only those that miss their goal."""
-    rows = []
+    rows: list[Row] = []
     if restarts := [name for name in names if name != "put_beside_scan"]:
-        rows += await _restart_rows(bench, restarts, folders)
+        rows += map(bench.keep, await _restart_rows(bench, restarts, folders))
     if "put_beside_scan" in names:
-        rows.append(await _scan_row(bench, folders))
+        rows.append(bench.keep(await _scan_row(bench, folders)))
     for row in rows:
         if row.goal is not None and (profiled or not row.met):
             await profile_into(row, _profile(bench, row, folders))

@@ -97,9 +97,9 @@ async def measure(bench: Bench, names: Sequence[str], profiled: bool) -> list[Ro
             caller = SessionCaller(channel)
             await caller.open()
             if CHECKPOINTS in names:
-                rows.append(await _checkpoints(bench, caller))
+                rows.append(bench.keep(await _checkpoints(bench, caller)))
             if ASSEMBLE in names or FLAT in names:
-                rows += await _assembly(bench, caller, names)
+                rows += map(bench.keep, await _assembly(bench, caller, names))
         await server.stop()
     for row in rows:
         if row.name != CHECKPOINTS and (profiled or not row.met):

@@ -9,7 +9,8 @@ process.
 
 JSON: ``clients``, ``value_bytes``, ``rounds``; ``contestants``: ``name``, ``label``, ``durability``, ``ours``, or
 ``why`` there is none; ``operations``: by operation and contestant ``rate`` (median and quartiles of calls a second),
-``ratio`` (to ``reference``, of the same rounds), ``p50_ms``, ``p99_ms``, or ``why`` there is none.
+``ratio`` (to ``reference``, of the same rounds), ``p50_ms``, ``p99_ms``, or ``why`` there is none, with ``lacks`` if it
+has no such thing. With ``--out`` what is known so far is written after every operation.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ _SAMPLE_SECONDS_MAX = 20.0
 _SLOW_SECONDS = 4.0
 """Who takes longer for one call of each agent is measured once."""
 _FLOOR_KINDS = ("get", "put")
+_OVER = "the comparison's time was over"
 _FAILURES = (Uninstallable, Missing, PeerError, BenchError, OSError, AssertionError)
 
 
@@ -58,12 +60,14 @@ class Plan:
         rounds: samples of each.
         sample_seconds: how long one should take.
         kind_seconds: no round of one operation but the first begins later than this.
+        seconds: no operation begins later than this.
     """
 
     clients: int = 16
     rounds: int = 5
     sample_seconds: float = 0.3
     kind_seconds: float = 20.0
+    seconds: float = 240.0
 
 
 FULL, QUICK = Plan(), Plan(rounds=2, sample_seconds=0.1)
@@ -103,6 +107,7 @@ class Contestant:
         kinds: what it does.
         samples: by operation.
         whys: by operation, why there are no samples.
+        lacks: the operations of which the product has nothing.
         calls: by operation, of one agent in one sample.
         given_up: why it is not asked for anything any more; "" as long as it is.
     """
@@ -113,6 +118,7 @@ class Contestant:
     kinds: Sequence[str] = KINDS
     samples: dict[str, list[Sample]] = field(default_factory=dict)
     whys: dict[str, str] = field(default_factory=dict)
+    lacks: set[str] = field(default_factory=set)
     calls: dict[str, int] = field(default_factory=dict)
     given_up: str = ""
 
@@ -124,9 +130,10 @@ class Contestant:
             async with asyncio.timeout(_SAMPLE_SECONDS_MAX):
                 return await self.timed(kind, calls)
         except TimeoutError:
-            self.given_up = f"more than {_SAMPLE_SECONDS_MAX:.0f} s for {calls} calls ({kind}) of each agent"
-            self.whys[kind] = self.given_up
+            self.whys[kind] = f"more than {_SAMPLE_SECONDS_MAX:.0f} s for {calls} of each agent"
+            self.given_up = f"given up, since {kind} took more than {_SAMPLE_SECONDS_MAX:.0f} s"
         except PeerUnsupported as error:
+            self.lacks.add(kind)
             self.whys[kind] = first_line(error).removeprefix("time: ")
         except _FAILURES as error:
             self.whys[kind] = first_line(error).removeprefix("time: ")
@@ -145,8 +152,27 @@ class Contestant:
         self.calls[kind] = max(2, min(_CALLS_MAX, round(sample.rate * plan.sample_seconds / plan.clients)))
 
 
-async def compare(plan: Plan, variants: Sequence[Variant], folder: Path, *, install: bool) -> dict[str, Any]:
-    """Measures; returns what the module says. ``install``: whether peers may be installed."""
+async def compare(
+    plan: Plan,
+    variants: Sequence[Variant],
+    folder: Path,
+    *,
+    install: bool,
+    partial: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Measures.
+
+    Args:
+        plan: how much.
+        variants: whom.
+        folder: an existing folder for what they keep.
+        install: whether peers may be installed.
+        partial: takes what is known so far, after each operation.
+
+    Returns:
+        What the module says.
+    """
+    end = time.monotonic() + plan.seconds
     absent: dict[str, Mapping[str, Any]] = {}
     contestants: list[Contestant] = []
     async with contextlib.AsyncExitStack() as stack:
@@ -166,11 +192,23 @@ async def compare(plan: Plan, variants: Sequence[Variant], folder: Path, *, inst
                 _say(f"{variant.name}: {first_line(error)}")
             else:
                 stack.push_async_callback(own.aclose)
+        order = (FLOOR, *(variant.name for variant in variants))
         for kind in KINDS:
+            if time.monotonic() >= end:
+                _say(f"{kind}: {_OVER}")
+                for one in contestants:
+                    one.whys.setdefault(kind, _OVER)
+                continue
             _say(f"measuring {kind}")
             await _measure(kind, contestants, plan)
+            partial(_found(plan, order, contestants, absent))
+    return _found(plan, order, contestants, absent)
+
+
+def _found(
+    plan: Plan, order: Sequence[str], contestants: Sequence[Contestant], absent: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
     by_name = {one.name: one for one in contestants}
-    order = (FLOOR, *(variant.name for variant in variants))
     return {
         "clients": plan.clients,
         "value_bytes": VALUE_BYTES,
@@ -237,7 +275,8 @@ async def _floor(stack: contextlib.AsyncExitStack, plan: Plan, folder: Path) -> 
 
 async def _replies(load: Child, work: Path) -> Any:
     """Records replies of a server of ours, so that the floor's are of the same size."""
-    async with await start_server(work / "data", work) as server:
+    # No model is loaded: the replies are the same without one.
+    async with await start_server(work / "data", work, environment={"NOOSPHERE_EMBEDDER": "none"}) as server:
         await load.ask("attach", target="recorded", address=server.address, callers=1)
         replies = (await load.ask("record", target="recorded"))["replies"]
         await load.ask("detach", target="recorded")
@@ -268,7 +307,7 @@ def _operation(kind: str, contestants: Sequence[Contestant]) -> dict[str, Any]:
 def _figures(one: Contestant, kind: str, reference: Sequence[Sample]) -> dict[str, Any]:
     samples = one.samples.get(kind)
     if not samples:
-        return {"why": one.whys.get(kind, "not measured")}
+        return {"why": one.whys.get(kind, _OVER), **({"lacks": True} if kind in one.lacks else {})}
     rates = [sample.rate for sample in samples]
     found: dict[str, Any] = {
         "rate": _as_json(spread(rates)),
@@ -297,6 +336,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--peers", choices=("all", "none"), default="all", help="measure peers, or ours alone")
     parser.add_argument("--no-install", action="store_true", help="leave out peers that are not installed yet")
     parser.add_argument("--only", metavar="NAME,…", help="these contestants alone")
+    parser.add_argument("--out", type=Path, help="a file for what is known so far, and at the end")
     arguments = parser.parse_args(argv)
     variants = tuple(one for one in VARIANTS if one.ours or arguments.peers == "all")
     if arguments.only is not None:
@@ -305,8 +345,13 @@ def main(argv: list[str]) -> int:
     out.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="run-side-", dir=out))
     plan = QUICK if arguments.quick else FULL
+
+    def partial(result: dict[str, Any]) -> None:
+        if arguments.out is not None:
+            arguments.out.write_text(json.dumps(result))
+
     try:
-        found = asyncio.run(compare(plan, variants, folder, install=not arguments.no_install))
+        found = asyncio.run(compare(plan, variants, folder, install=not arguments.no_install, partial=partial))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print(json.dumps(found))

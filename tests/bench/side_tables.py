@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,9 @@ OPERATIONS = {
     "batch": "batch of 100 keys /s",
     "watch": "watch latency",
 }
-_CHARS_MAX = 100
+_CHARS_MAX, _CELL_CHARS_MAX = 100, 60
+_SAID = re.compile(r"^\w+\((?P<quote>['\"])(?P<text>.*)(?P=quote).*\)$", re.DOTALL)
+"""The ``repr`` of an exception that has a message."""
 LATENCY = "watch"
 """The operation whose figure is a time; that of all others is a rate."""
 
@@ -47,14 +50,14 @@ def _table(found: Mapping[str, Any], label: Callable[[Any], str], show: Callable
 
 def _short(operation: str, found: Mapping[str, Any]) -> str:
     if "why" in found:
-        return "none"
+        return "none" if found.get("lacks") else f"failed: {_cut(found['why'], _CELL_CHARS_MAX)}"
     median = f"{_digits(found['p50_ms'])} ms"
     return median if operation == LATENCY else f"{_digits(found['rate']['median'])} ({median})"
 
 
 def _long(operation: str, found: Mapping[str, Any]) -> str:
     if "why" in found:
-        return _cut(found["why"])
+        return f"none: {_cut(found['why'])}" if found.get("lacks") else f"failed: {_cut(found['why'])}"
     times = f"{_digits(found['p50_ms'])} / {_digits(found['p99_ms'])} ms"
     if operation == LATENCY:
         return times
@@ -68,10 +71,13 @@ def _digits(figure: float) -> str:
     return f"{figure:,.0f}" if figure >= 10 else f"{figure:.1f}" if figure >= 1 else f"{figure:.2g}"
 
 
-def _cut(why: str) -> str:
+def _cut(why: str, most: int = _CHARS_MAX) -> str:
     # What a program says in its log comes after; it stands in the file of results.
     said = why.partition("; it says")[0].removeprefix("failed: ").removeprefix("time: ")
-    return said if len(said) <= _CHARS_MAX else f"{said[: _CHARS_MAX - 1]}…"
+    if match := _SAID.match(said):
+        said = match["text"]
+    said = " ".join(said.replace("|", "/").split())
+    return said if len(said) <= most else f"{said[: most - 1].rstrip()}…"
 
 
 def rates_of(results: Results) -> list[tuple[str, list[tuple[str, float]]]]:

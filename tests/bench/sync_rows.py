@@ -40,7 +40,7 @@ async def measure(bench: Bench, names: Sequence[str], profiled: bool) -> list[Ro
             row = _row(name, samples)
             if profiled or not row.met:
                 await profile_into(row, _profile(threads, row, plan.profile_calls))
-            rows.append(row)
+            rows.append(bench.keep(row))
         await threads.ask("close")
         await tasks.ask("close", name=ASYNC)
         await server.stop()

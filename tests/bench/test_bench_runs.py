@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.bench import documents, run
+from tests.bench.children import Child
 from tests.bench.documents import Document
 from tests.bench.parts import Part
 from tests.bench.plan import SMOKE
@@ -40,14 +43,21 @@ def _parts(monkeypatch: pytest.MonkeyPatch, *parts: Part | Document) -> None:
     monkeypatch.setattr(run, "ORDER", parts)
 
 
-async def _run(tmp_path: Path, results: Results, *, seconds_max: float = 600.0) -> list[Results]:
+async def _no_worker(role: str, logs: Path) -> contextlib.AsyncExitStack:
+    """Takes the place of the process that calls servers, where there is nothing to call."""
+    return contextlib.AsyncExitStack()
+
+
+async def _run(
+    tmp_path: Path, results: Results, *, seconds_max: float = 600.0, part_seconds_max: float = 60.0
+) -> list[Results]:
     file, saved = tmp_path / "results.json", []
 
     def save() -> None:
         results.save(file)
         saved.append(load(file))
 
-    plan = replace(SMOKE, part_seconds_max=60.0)
+    plan = replace(SMOKE, part_seconds_max=part_seconds_max)
     whole = Run(plan, tmp_path, tmp_path, results, save, profiled=False, seconds_max=seconds_max)
     await whole.measure([part.name for part in run.ORDER])
     return saved
@@ -63,7 +73,37 @@ async def test_a_part_that_fails_leaves_the_others_alone(tmp_path: Path, monkeyp
         "b1": _row("b1"),
     }
     assert (saved[1].done("a"), saved[1].done("b")) == (False, True)
-    assert [entry.name for entry in os.scandir(tmp_path)] == ["results.json"], "the folders of parts are removed"
+    left = sorted(entry.name for entry in os.scandir(tmp_path))
+    assert left == ["logs", "results.json"], "the folders of parts are removed, but for the logs of one that failed"
+
+
+async def test_a_part_that_is_cut_off_keeps_its_complete_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def slow(bench: Bench, names: Sequence[str], profiled: bool) -> list[Row]:
+        bench.keep(_row("a1"))
+        await asyncio.sleep(600)
+        return []
+
+    _parts(monkeypatch, Part("a", "A", ("a1", "a2"), slow), Part("b", "B", ("b1",), _fills))
+    monkeypatch.setattr(run, "start_worker", _no_worker)
+    (first, last) = await _run(tmp_path, Results(_MACHINE, "smoke"), part_seconds_max=1.0)
+    assert first.rows == {"a1": _row("a1"), "a2": Unmeasured("a2", "a2", "failed: it took more than 1 s")}
+    assert not first.done("a")
+    assert last.rows["b1"] == _row("b1")
+
+
+async def test_a_server_that_ends_says_how_and_leaves_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ends(bench: Bench, names: Sequence[str], profiled: bool) -> list[Row]:
+        bench.keep(_row("a1"))
+        words = ["-c", "import sys; print('first | line\\nlast', file=sys.stderr); sys.exit(3)"]
+        async with await Child.start("ending", words, bench.logs) as child:
+            await child.line(60.0)
+        return []
+
+    _parts(monkeypatch, Part("a", "A", ("a1",), ends))
+    (found,) = await _run(tmp_path, Results(_MACHINE, "smoke"))
+    why = "failed: ending ended with exit code 3; its log ends with: last"
+    assert found.rows == {"a1": Unmeasured("a1", "a1", why)}, "what has failed is not trusted"
+    assert (tmp_path / "logs" / "a" / "ending.log").read_text() == "first | line\nlast\n"
 
 
 async def test_what_comes_too_late_is_left_out_and_may_be_resumed(

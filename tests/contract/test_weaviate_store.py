@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.bench.weaviate_facts import measure
+from tests.bench.weaviate_facts import Plan, measure
 from tests.contract.factlab import MODEL, WeaviateFactLab, fact, ids, refused, where
 from tests.support.cli import Cli
 from tests.support.redis import free_port
@@ -392,6 +392,6 @@ async def test_without_the_package_a_server_does_not_start(monkeypatch: pytest.M
 
 
 async def test_the_benchmark_of_both_stores_measures_both(tmp_path: Path) -> None:
-    measured = await measure(300, 3, 20, tmp_path)
+    measured = await measure(Plan(300, 3, 20, 60.0), tmp_path, lambda _: None)
     assert measured["weaviate"]["recall"] == 1.0, "of so few, all are compared"
     assert all(figure > 0 for store in ("embedded", "weaviate") for figure in measured[store].values())

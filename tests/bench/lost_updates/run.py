@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.metadata
 import re
 import shutil
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from tests.bench.children import BenchError
 from tests.bench.peers.catalogue import Variant
-from tests.bench.peers.environments import REQUIREMENTS, Uninstallable
+from tests.bench.peers.environments import REQUIREMENTS, Uninstallable, environment
 from tests.bench.peers.group import Group, PeerError
 from tests.bench.peers.sites import Missing, site
 
@@ -29,6 +30,13 @@ from .oracle import Played, judge
 from .scenarios import FULL, QUICK, Director
 
 SCENARIOS = ("plan", "notes", "tasks", "decide", "late", "failover")
+
+SECONDS_MAX = 280.0
+"""Of a whole comparison. Ours come first and are never cut short by it; peers share what is left."""
+
+_SCENARIO_SECONDS_MIN = 3.0
+_SHARES_MAX = 3.0
+"""So many even shares of the time that is left may one scenario take: most take a part of theirs."""
 
 _PACKAGES = {"redis": "redis", "langgraph": "langgraph", "mem0": "mem0ai"}
 
@@ -45,6 +53,7 @@ class Comparison:
         think_ms: their median.
         quick: play less.
         install: whether environments of peers may be made.
+        seconds_max: when peers are cut off; making environments does not count.
     """
 
     variants: Sequence[Variant]
@@ -54,11 +63,33 @@ class Comparison:
     think_ms: float
     quick: bool
     install: bool
+    seconds_max: float = SECONDS_MAX
 
     @property
     def names(self) -> list[str]:
         """The agents' names."""
         return [f"agent-{number:02}" for number in range(self.agents)]
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """How much time is left for one variant.
+
+    Attributes:
+        end: of the comparison, in seconds of the monotonic clock.
+        later: how many scenarios of other variants come after this one's.
+    """
+
+    end: float
+    later: int
+
+    def left_s(self) -> float:
+        """Returns how much time is left in all."""
+        return self.end - time.monotonic()
+
+    def limit_s(self, left: int, most: float) -> float:
+        """Returns how long the next scenario may take, ``left`` being those of this variant."""
+        return min(most, max(_SCENARIO_SECONDS_MIN, self.left_s() * _SHARES_MAX / (left + self.later)))
 
 
 async def compare(
@@ -72,6 +103,7 @@ async def compare(
         tell: is told what is done now.
         partial: takes what is known so far, after each variant.
     """
+    await _install(comparison, tell)
     start = time.monotonic()
     result: LostUpdatesShape = {
         "ok": False,
@@ -88,9 +120,11 @@ async def compare(
     ours = {variant.name for variant in comparison.variants if variant.ours}
     work = Path(tempfile.mkdtemp(prefix="lost-updates-", dir=parent))
     try:
-        for variant in comparison.variants:
+        for number, variant in enumerate(comparison.variants, 1):
             tell(f"{variant.name}: {variant.product}, {variant.use} use")
-            runs, unavailable = await _play(variant, comparison, work / variant.name)
+            later = (len(comparison.variants) - number) * len(comparison.scenarios)
+            clock = Clock(start + comparison.seconds_max, later)
+            runs, unavailable = await _play(variant, comparison, work / variant.name, clock)
             result["variants"].append(_shape(variant, unavailable))
             result["runs"] += runs
             result["seconds"] = round(time.monotonic() - start, 1)
@@ -102,23 +136,42 @@ async def compare(
     return result
 
 
-async def _play(variant: Variant, comparison: Comparison, folder: Path) -> tuple[list[LostUpdatesRunShape], str]:
+async def _install(comparison: Comparison, tell: Callable[[str], None]) -> None:
+    """Makes the environments that are not there yet; one that cannot be made is told of in its variants' place."""
+    if comparison.install:
+        for name in sorted({variant.environment for variant in comparison.variants} - {""}):
+            try:
+                await asyncio.to_thread(environment, name)
+            except Uninstallable as error:
+                tell(f"{name}: {error}")
+
+
+async def _play(
+    variant: Variant, comparison: Comparison, folder: Path, clock: Clock
+) -> tuple[list[LostUpdatesRunShape], str]:
     """Returns the runs of one variant, and why it could not be had at all."""
     runs: list[LostUpdatesRunShape] = []
     left = list(comparison.scenarios)
     sizes = QUICK if comparison.quick else FULL
     while left:
+        if not variant.ours and clock.left_s() <= 0:
+            over = f"the comparison's {comparison.seconds_max:g} s were over"
+            runs += [judge(variant.name, Played(name, comparison.agents, (), not_run=over)) for name in left]
+            return runs, "" if len(runs) > len(left) else over
         place = folder / str(len(left))
         opened = False
         try:
             async with (
+                # Whoever hangs while it is opened or prepared must not take the others' time.
+                asyncio.timeout(None if variant.ours else clock.left_s() + _SCENARIO_SECONDS_MIN),
                 site(variant, place, failing="failover" in left, install=comparison.install) as around,
                 Group(variant, around.place, comparison.names, place, install=comparison.install) as group,
             ):
                 opened = True
                 director = Director(group, around, sizes, comparison.seed, comparison.think_ms)
                 while left:
-                    runs.append(judge(variant.name, await director.play(left[0])))
+                    limit_s = None if variant.ours else clock.limit_s(len(left), sizes.scenario_seconds_max)
+                    runs.append(judge(variant.name, await director.play(left[0], limit_s)))
                     left.pop(0)
         except (Uninstallable, Missing) as error:
             return runs, str(error)

@@ -36,7 +36,7 @@ class Sizes:
         decisions: by each agent.
         rounds: of late results, by each pair of agents.
         endured: notes by each agent while the store fails.
-        scenario_seconds_max: longer ones of peers are cut off.
+        scenario_seconds_max: longer ones of peers are cut off, or sooner where the whole comparison takes too long.
     """
 
     edits: int
@@ -74,14 +74,16 @@ class Director:
         self._think_ms = think_ms
         self._logs: list[Log] = []
         self._acked = self._awaited = 0
+        self._limit_s = OURS_SECONDS_MAX if group.variant.ours else sizes.scenario_seconds_max
         self._reached = asyncio.Event()
 
-    async def play(self, scenario: str) -> Played:
-        """Plays a scenario on fresh keys.
+    async def play(self, scenario: str, limit_s: float | None = None) -> Played:
+        """Plays a scenario on fresh keys, for ``limit_s`` at most if that is given.
 
         Raises:
             PeerError: the product, or its adapter, has failed.
         """
+        self._limit_s = limit_s or self._limit_s
         self._logs = []
         self._acked = 0
         await self._group.begin(f"run-{scenario}")
@@ -187,8 +189,7 @@ class Director:
 
     async def _act(self, scenario: str, options: Log) -> str:
         """Has the agents play; returns why that ended early, empty if it did not."""
-        limit_s = OURS_SECONDS_MAX if self._group.variant.ours else self._sizes.scenario_seconds_max
-        until = time.monotonic() + limit_s
+        until = time.monotonic() + self._limit_s
         timed = {**options, "until": until}
         try:
             await self._group.play(scenario, self._seed, self._think_ms, timed, self._log)
@@ -196,7 +197,7 @@ class Director:
             if scenario != "failover":
                 raise
             return str(error)
-        return f"cut off after {limit_s:g} s" if time.monotonic() > until else ""
+        return f"cut off after {self._limit_s:.0f} s" if time.monotonic() > until else ""
 
     def _played(self, scenario: str, why: str, **found: Any) -> Played:
         return Played(scenario, len(self._group.agents), tuple(self._logs), not_run=why, **found)

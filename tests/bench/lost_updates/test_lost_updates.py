@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from tests.bench.lost_updates import scenarios
 from tests.bench.lost_updates.gates import gates
 from tests.bench.lost_updates.oracle import Played, judge
+from tests.bench.lost_updates.run import Clock, Comparison, compare
 from tests.bench.lost_updates.scenarios import Director, Sizes
 from tests.bench.peers.adapter import Place
 from tests.bench.peers.catalogue import Variant
@@ -65,6 +68,22 @@ async def test_what_dies_with_its_process_is_lost_in_silence(tmp_path: Path, mon
     run = (await played("Sound", ["failover"], tmp_path, monkeypatch))["failover"]
     assert run["lost"] == run["silent"] > 0
     assert run["signalled"] == 0
+
+
+@given(left=st.integers(1, 6), later=st.integers(0, 100), seconds=st.floats(-10.0, 300.0))
+def test_a_scenario_may_take_some_shares_of_the_time_that_is_left(left: int, later: int, seconds: float) -> None:
+    clock = Clock(time.monotonic() + seconds, later)
+    limit_s = clock.limit_s(left, 15.0)
+    assert 3.0 <= limit_s <= max(3.0, min(15.0, 3.0 * seconds / (left + later)))
+
+
+async def test_peers_for_whom_no_time_is_left_are_told_of(tmp_path: Path) -> None:
+    peer = replace(variant("Sound"), name="peer", environment="langgraph")
+    comparison = Comparison(
+        [peer], ["plan"], agents=2, seed=1, think_ms=1.0, quick=True, install=False, seconds_max=0.0
+    )
+    result = await compare(comparison, tmp_path, lambda _: None, lambda _: None)
+    assert [one["unavailable"] for one in result["variants"]] == ["the comparison's 0 s were over"]
 
 
 def decided(seen: int, thought: float, **more: Any) -> dict[str, Any]:

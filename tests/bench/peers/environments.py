@@ -36,7 +36,7 @@ def environment(name: str, *, install: bool = True) -> Path:
     digest = hashlib.sha256(requirements.read_bytes() + version.encode()).hexdigest()[:12]
     folder = _cache() / f"{name}-{digest}"
     python = folder / "bin" / "python"
-    if (folder / "made").exists():
+    if (folder / "made").exists() and python.exists():
         return python
     if not install:
         raise Uninstallable("not installed yet; run without --no-install")
@@ -44,10 +44,21 @@ def environment(name: str, *, install: bool = True) -> Path:
     with (folder.parent / f"{name}.lock").open("w") as lock:
         # Two runs at once must not both make it.
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "made").exists():
+        if not ((folder / "made").exists() and python.exists()):
             _make(folder, _interpreter(version), requirements)
             (folder / "made").touch()
     return python
+
+
+def install_all() -> dict[str, str]:
+    """Makes every environment that is not there yet, before anybody's time is measured; returns why some are not."""
+    whys = {}
+    for requirements in sorted(REQUIREMENTS.glob("*.txt")):
+        try:
+            environment(requirements.stem)
+        except Uninstallable as error:
+            whys[requirements.stem] = str(error)
+    return whys
 
 
 def _cache() -> Path:

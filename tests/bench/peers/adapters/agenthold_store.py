@@ -1,7 +1,11 @@
-"""agenthold's ``StateStore``: versioned records in SQLite. Default: set; best: set with the version that was read."""
+"""agenthold's ``StateStore``: versioned records in SQLite, one for all agents of a process, as it locks itself.
+
+Default: set; best: set with the version that was read.
+"""
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +14,17 @@ from agenthold.store import StateStore
 
 from ..adapter import Adapter
 
+_LOCK = threading.Lock()
+_SHARED: dict[Path, StateStore] = {}
+
 
 class Versioned(Adapter):
     def open(self) -> None:
-        self.store = StateStore(Path(self.place.folder) / "state.db")
+        file = Path(self.place.folder) / "state.db"
+        with _LOCK:
+            if file not in _SHARED:
+                _SHARED[file] = StateStore(file)
+        self.store = _SHARED[file]
 
     def load(self, key: str) -> Any:
         try:
