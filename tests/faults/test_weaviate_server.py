@@ -117,9 +117,13 @@ async def test_a_server_starts_without_weaviate_and_goes_on_as_it_comes_and_goes
         assert (await health(server.address), await health(server.address, MEMORY)) == (SERVING, SERVING)
         await client.private.put("k", 2)
         second = await propose(client, "Anna lives in Lyon")
+        waits = await client.facts.remember("Anna owns a boat", owner=USER, timeout=15)
+        assert (waits.status, [why.reason for why in waits.reasons]) == ("queued", ["engine_away"])
+        assert "It was accepted" in waits.explain()
+        assert "Weaviate at" in waits.explain()
         weaviate.start()
         await until_service(server.address, SERVING, FACTS)
-        assert await decided(client, second) == ["written"]
+        assert await decided(client, [*second, waits.candidate_id]) == ["written", "rejected"]
         assert await found(client, "Where does Anna live?") == "Anna lives in Lyon"
         assert await found(client, "Which units?") == "Anna prefers metric units"
     assert server.terminate() == 0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -17,9 +18,12 @@ from tests.support.statuses import refusal
 from noosphere.consistency import Reason, Refusal
 from noosphere.server import app
 from noosphere.server.drivers import Drivers, open_drivers
+from noosphere.server.facts.awaited import WAIT_SECONDS_MAX
 from noosphere.server.facts.contents import HELD
 from noosphere.server.facts.workers import ATTEMPTS_MAX, AWAY_SECONDS_MAX, BATCH
 from noosphere.server.ports.factstore import FactContent, FactStore
+from noosphere.server.rpc.calls import Context
+from noosphere.server.rpc.facts import patience
 from noosphere.server.storage.facts import AwayFactStore
 from noosphere.v1 import fact_service_pb2 as pb
 
@@ -133,6 +137,44 @@ async def test_candidates_are_taken_and_wait_until_there_is_a_store(local: Local
         continue
     assert known.decision.status == Status.CANDIDATE_STATUS_WRITTEN
     assert [hit.fact.text for hit in await facts.search("units", user)] == ["Prefers metric units"]
+
+
+async def test_whoever_waits_while_the_store_is_away_is_told_what_for(tmp_path: Path, around: Surroundings) -> None:
+    around.store = None
+    async with local_server(tmp_path) as local:
+        assert around.passing is not None
+        around.passing.away = True
+        facts, talk, user = await begin(local)
+        heard = await talk.hears("Metric units please.")
+        claim = pb.Candidate(text="Prefers metric units", owner=user, channel=pb.CHANNEL_USER, evidence=[heard])
+        asked = asyncio.create_task(facts.submit(claim, wait=True))
+        for _ in range(round(2 * WAIT_SECONDS_MAX)):
+            await local.elapse(1_000)
+        (waits,) = (await asked).decisions
+        assert waits.status == Status.CANDIDATE_STATUS_QUEUED
+        assert [(why.step, why.reason) for why in waits.reasons] == [("queue", "engine_away")]
+        assert "accepted" in waits.reasons[0].explanation
+        assert "the index does not answer" in waits.reasons[0].explanation
+        assert (await facts.candidate(waits.candidate_id)).decision == waits
+        around.passing.away = False
+        for _ in range(60):
+            await local.elapse(1_000)
+        assert (await facts.candidate(waits.candidate_id)).decision.status == Status.CANDIDATE_STATUS_WRITTEN
+
+
+class _Deadline:
+    """A call whose caller waits for so long."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+
+    def time_remaining(self) -> float | None:
+        return self._seconds
+
+
+@pytest.mark.parametrize(("left", "kept"), [(None, 30.0), (5.0, 4.5), (3_600.0, 30.0), (0.0, 0.001), (-1.0, 0.001)])
+def test_a_caller_is_kept_waiting_no_longer_than_an_answer_can_reach_it(left: float | None, kept: float) -> None:
+    assert patience(cast("Context", _Deadline(left))) == pytest.approx(kept)
 
 
 async def test_what_needs_the_store_says_that_there_is_none(local: LocalServer) -> None:

@@ -229,6 +229,10 @@ class _Context:
     async def abort(self, code: grpc.StatusCode, details: str = "", trailing_metadata: Any = ()) -> NoReturn:
         raise refused(code, details, trailing_metadata)
 
+    def time_remaining(self) -> float | None:
+        """Nobody has set a deadline."""
+        return None
+
 
 def _to_bytes(message: Message) -> bytes:
     return message.SerializeToString()

@@ -90,8 +90,9 @@ class FactsProposing(FactsKeeping):
             timeout: the deadline with all retries, in seconds.
 
         Returns:
-            What became of it, and why: a refusal by the pipeline is an answer, not an error. After 30 s without a
-            decision it is still ``queued``.
+            What became of it, and why: a refusal by the pipeline is an answer, not an error. What is not decided by
+            shortly before the deadline, or within 30 s, is ``queued``: it was accepted and is decided later. Its
+            reasons tell of an engine that stands in the way.
 
         Raises:
             PermissionDenied: more trust is claimed than the channel has (``TRUST_DENIED``), or the scope is not

@@ -46,11 +46,17 @@ def candidate_in(body: bytes) -> Candidate | None:
 NOBODY_DECIDES = Why("queue", "no_store", "It waits until there is a fact store: this server has none.")
 
 
-def waiting_decision(candidate_id: str, *, nobody_decides: bool = False) -> Decision:
+def waiting_decision(candidate_id: str, *, nobody_decides: bool = False, away: str = "") -> Decision:
     """Returns what is known of a candidate that nobody has decided about.
 
     Args:
         candidate_id: the candidate's id.
         nobody_decides: whether that will be so for as long as there is no fact store.
+        away: why nothing can be decided at present; empty if nothing is known to stand in the way.
     """
-    return Decision(candidate_id, Status.QUEUED, (NOBODY_DECIDES,) if nobody_decides else ())
+    if nobody_decides:
+        return Decision(candidate_id, Status.QUEUED, (NOBODY_DECIDES,))
+    if not away:
+        return Decision(candidate_id, Status.QUEUED)
+    told = f"It was accepted, and is decided once that is possible again. What stands in the way: {away}"
+    return Decision(candidate_id, Status.QUEUED, (Why("queue", "engine_away", told),))

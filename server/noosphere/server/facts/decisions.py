@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -77,6 +77,7 @@ class Decisions:
         intake: takes candidates that a review has accepted.
         signals: tells when the process shuts down.
         clock: the source of time.
+        waits_for: tells in words why nothing can be decided at present; empty if nothing is known to stand in the way.
     """
 
     def __init__(
@@ -88,7 +89,9 @@ class Decisions:
         intake: Intake,
         signals: HeadSignals,
         clock: Clock,
+        waits_for: Callable[[], str] = lambda: "",
     ) -> None:
+        self._waits_for = waits_for
         self._core = core
         self._ledger = ledger
         self._queue = queue
@@ -103,13 +106,18 @@ class Decisions:
         """Wakes whoever waits for a decision."""
         self._awaited.tell(decision.candidate_id, decision)
 
-    async def wait(self, scope: str, ids: Sequence[str]) -> tuple[Decision, ...]:
+    async def wait(self, scope: str, ids: Sequence[str], seconds_max: float = WAIT_SECONDS_MAX) -> tuple[Decision, ...]:
         """Returns decisions about candidates, in order; what is not decided in time is reported as queued.
 
         Where there is no fact store nothing is decided, and so nothing is waited for.
+
+        Args:
+            scope: of all of them.
+            ids: which candidates.
+            seconds_max: how long to wait, at most 30 s.
         """
         futures = {id: self._awaited.future(id) for id in ids}
-        until_ms = self._clock.monotonic_ms() + WAIT_SECONDS_MAX * 1000
+        until_ms = self._clock.monotonic_ms() + min(seconds_max, WAIT_SECONDS_MAX) * 1000
         while True:
             notes = await self._notes(scope, [id for id, future in futures.items() if not future.done()])
             for id, note in notes.items():
@@ -281,7 +289,7 @@ class Decisions:
         return after.decision
 
     def _waiting(self, candidate_id: str) -> Decision:
-        return waiting_decision(candidate_id, nobody_decides=self._nobody_decides)
+        return waiting_decision(candidate_id, nobody_decides=self._nobody_decides, away=self._waits_for())
 
     def _admit(self, call: Call, scope: str, verb: Verb = Verb.READ) -> str:
         require_read(self._core, call, scope, verb)

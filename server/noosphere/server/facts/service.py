@@ -135,7 +135,9 @@ class Facts:
         self.workers = Workers(queue, clock, self._handlers, lane=_DECIDING, pause=pause)
         pending = Pending(self.ledger, queue, decided=self._heard, ended=lambda note: self.extractions.ended(note))
         self.intake = Intake(core, self.ledger, queue, pending, sources, rng=rng, queued=self.workers.wake)
-        self.decisions = Decisions(core, self.ledger, queue, store, self.intake, signals, clock)
+        self.decisions = Decisions(
+            core, self.ledger, queue, store, self.intake, signals, clock, lambda: self.workers.waits_for
+        )
         self.policies = Policies(self.ledger)
         self._readers = Workers(queue, clock, self._handlers, name="extraction", lane=_EXTRACTING, pause=pause)
         self.extractions = Extractions(
@@ -194,14 +196,14 @@ class Facts:
             work["noosphere-facts"] = self.workers.run
         return tuple(asyncio.create_task(run(), name=name) for name, run in work.items())
 
-    async def submit(self, call: Call, submissions: Sequence[Submission], *, wait: bool) -> Submitted:
-        """Queues candidates; with ``wait`` returns when they are decided, or after 30 s; at once if nothing decides.
+    async def submit(self, call: Call, submissions: Sequence[Submission], *, wait_seconds: float) -> Submitted:
+        """Queues candidates; returns when they are decided, or after so long, 30 s at most; at once if nothing decides.
 
         Raises:
             Refusal: see :meth:`~noosphere.server.facts.intake.Intake.submit`.
         """
         taken = await self.intake.submit(call, submissions)
-        decisions = await self.decisions.wait(taken.scope, taken.ids) if wait else ()
+        decisions = await self.decisions.wait(taken.scope, taken.ids, wait_seconds) if wait_seconds else ()
         return Submitted(taken, decisions)
 
     async def extract(self, call: Call, asked: ExtractAsked, *, wait: bool) -> ExtractionNote:

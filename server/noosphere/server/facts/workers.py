@@ -114,7 +114,13 @@ class Workers:
         self._poll_seconds = POLL_SECONDS
         self._rest_seconds = 0.0
         self._away: Refusal | None = None
+        self._told_away = ""
         self._places = asyncio.Semaphore(AT_ONCE)
+
+    @property
+    def waits_for(self) -> str:
+        """Why nothing is done, in words, while an engine is away; empty if nothing is known to be."""
+        return self._told_away if self._rest_seconds else ""
 
     def wake(self) -> None:
         """Tells that there is work."""
@@ -240,6 +246,7 @@ class Workers:
         """Rests for longer each time until a job is done, and tells of the first time only."""
         told = log.debug if self._rest_seconds else log.warning
         told(what, worker=self._name, reason=refusal.reason, message=refusal.message)
+        self._told_away = refusal.message
         self._rest_seconds = min(AWAY_SECONDS_MAX, 2 * self._rest_seconds or RETRY_MS / 1000)
 
     def _is_back(self) -> None:

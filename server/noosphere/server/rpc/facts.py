@@ -10,6 +10,7 @@ from noosphere.v1 import fact_service_pb2 as pb
 from noosphere.v1 import types_pb2
 from noosphere.v1.fact_service_pb2_grpc import FactServiceServicer
 
+from ..facts.awaited import WAIT_SECONDS_MAX
 from ..facts.scopes import NAMESPACES, check_scope, require_read, require_write
 from ..facts.service import Facts
 from ..memory.admission import require_writer
@@ -22,6 +23,8 @@ from .calls import Context, streaming, unary
 from .times import timestamp, timestamp_ms
 
 RESUME_BYTES_MAX = 256
+ANSWER_SHARE = 0.1
+"""What of a caller's time is left for the answer to reach it."""
 
 
 class FactRpc(FactServiceServicer):
@@ -38,7 +41,7 @@ class FactRpc(FactServiceServicer):
         """See the proto."""
         call = decode.call(request.call)
         submissions = [shapes.submission(message, f"candidates[{at}]") for at, message in enumerate(request.candidates)]
-        reply = await self._facts.submit(call, submissions, wait=request.wait)
+        reply = await self._facts.submit(call, submissions, wait_seconds=patience(context) if request.wait else 0.0)
         return pb.SubmitCandidatesResponse(
             candidate_ids=reply.taken.ids,
             decisions=map(shapes.decision, reply.decisions),
@@ -235,6 +238,14 @@ class FactRpc(FactServiceServicer):
             return None
         page = await self._facts.ledger.read(scope, ())
         return encode.call_reply(call, NAMESPACES + scope, page.view.head)
+
+
+def patience(context: Context) -> float:
+    """Returns for how many seconds a caller can be kept waiting: who is told in time knows the ids of what waits."""
+    left = context.time_remaining()
+    if left is None:
+        return WAIT_SECONDS_MAX
+    return max(min(left * (1 - ANSWER_SHARE), WAIT_SECONDS_MAX), 0.001)
 
 
 def _resume(token: bytes, query: bytes) -> str:
