@@ -12,5 +12,5 @@ pytestmark = pytest.mark.campaign
 
 async def test_memory_under_steady_load_does_not_run_away(tmp_path: Path) -> None:
     found = await soak(tmp_path, seconds=40)
-    assert found.calls > 1_000
+    assert found.calls > 100
     assert found.growth < 0.5

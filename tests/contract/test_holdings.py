@@ -37,6 +37,12 @@ async def queued(lab: CoordinatorLab, life: Incarnation, **options: Any) -> asyn
     return task
 
 
+async def arrived(lab: CoordinatorLab) -> None:
+    """Returns when a call that was begun has come to where it waits: others, begun later, have been answered."""
+    for _ in range(20):
+        await lab.coordinator.locks.holder("x")
+
+
 END = pytest.mark.parametrize("how", ["close", "takeover"])
 
 
@@ -119,7 +125,7 @@ async def test_a_call_that_comes_again_goes_on_in_its_place(lab: CoordinatorLab)
     abandoned = await queued(lab, a, request="7")
     other = await queued(lab, b)
     again = asyncio.create_task(acquire(lab, a, request="7", wait_ms=WAIT_MS))
-    await asyncio.sleep(0.05)
+    await arrived(lab)
     abandoned.cancel()
     await asyncio.wait((abandoned,))
     assert await lab.coordinator.locks.release("x", held.token)
@@ -138,7 +144,7 @@ async def test_an_attempt_that_is_given_up_after_another_has_got_the_lock_takes_
     held = await took(lab, "x", "first")
     abandoned = await queued(lab, life, request="7")
     again = asyncio.create_task(acquire(lab, life, request="7", wait_ms=WAIT_MS))
-    await asyncio.sleep(0.05)
+    await arrived(lab)
     await lab.coordinator.locks.release("x", held.token)
     got = await again
     abandoned.cancel()
@@ -216,6 +222,8 @@ async def test_a_watch_that_is_read_slowly_tells_what_is_there_when_it_is_read(l
         assert await anext(changes) == {}
         for _ in range(20):
             members = [await presence.join("g", f"m{i}", LEASE_MS) for i in range(10)]
+        # All of it is known here by now.
+        await lab.coordinator.refresh()
         told = 0
         async with asyncio.timeout(20):
             while await anext(changes) != {member.name: member for member in members}:

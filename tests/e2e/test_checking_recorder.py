@@ -82,7 +82,7 @@ async def work(server: str, name: str, folder: Path, namespace: str) -> None:
             except Conflict:
                 pass
             await space.key("blind").put(mine, blind=True)
-            async with space.board("tasks/").claim(lease=2) as claim:
+            async with space.board("tasks/").claim(lease=60) as claim:
                 if claim is not None:
                     await claim.renew()
                     if number % 3:

@@ -63,7 +63,7 @@ async def test_a_client_whose_server_stands_still_ends_the_work_on_its_claim(ser
             server.pause()
             await asyncio.Event().wait()
 
-    async with connect(server.address, agent="a", timeout=1) as client:
+    async with connect(server.address, agent="a", timeout=5) as client:
         await client.shared("board").board("todo/").add({"n": 1}, "1")
         try:
             with pytest.raises(ClaimLost):

@@ -82,7 +82,7 @@ async def test_a_holder_whose_server_stands_still_is_ended_before_the_lease_is_o
             server.pause()
             await asyncio.Event().wait()
 
-    async with connect(server.address, agent="a", timeout=1) as client:
+    async with connect(server.address, agent="a", timeout=5) as client:
         try:
             with pytest.raises(LockLost):
                 await work(client)

@@ -257,7 +257,7 @@ async def test_a_weaviate_that_lost_its_data_is_told_of_until_somebody_decides(
         assert await health(server.address, FACTS) == NOT_SERVING
         assert (await health(server.address), await names(**flags)) == (SERVING, ["weaviate_lost"])
         with pytest.raises((Unavailable, DeadlineExceeded), match="is gone"):
-            await client.facts.search("Lyon", owner=USER, timeout=2)
+            await client.facts.search("Lyon", owner=USER, timeout=10)
         async with client.session() as session:
             await session.append({"role": "user", "content": "Where do I live?"})
             context = await session.context(fact_owners=[USER])

@@ -107,7 +107,8 @@ async def test_random_histories_never_show_less_than_the_token_asks_for(
             history.wrote(revision, values)
 
     async def work() -> None:
-        while history.acked == 0 or sum(answered.values()) < WRITES:
+        # Until the cache has answered and refused often enough, which the test's time limit bounds.
+        while sum(answered.values()) < WRITES or min(answered[True], answered[False]) <= 10:
             await write(chance.randrange(1 << 30))
 
     async with reader.namespace(name).cached() as cache:
@@ -132,7 +133,6 @@ async def test_random_histories_never_show_less_than_the_token_asks_for(
         writing = False
         await asyncio.gather(*looking)
         history.check_absent()
-        assert min(answered.values()) > 10, answered
         told.saw(name, history.acked)
         await cache.caught_up()
         assert {record.key: record.value for record in cache.list()} == {
@@ -143,30 +143,37 @@ async def test_random_histories_never_show_less_than_the_token_asks_for(
 async def test_nothing_is_shown_once_it_has_expired(writer: Client, reader: Client, name: str) -> None:
     source = writer.namespace(name)
     await source.put("lasting", 1)
-    shown = 0
     async with reader.namespace(name).cached() as cache:
-        for number in range(6):
-            record = await source.put(f"short/{number}", number, ttl=0.05 + number * 0.05)
-            assert record.applied is not None
-            await cache.caught_up(record.applied.revision)
-        while True:
-            # The store's clock is at least this when the cache is looked at.
-            now = (await reader.server_info()).store_time
-            alive = 0
-            for number in range(6):
-                try:
-                    found = cache.get(f"short/{number}")
-                except NotCached:
-                    continue
-                if found is not None:
-                    assert found.expires_at is not None
-                    assert now < found.expires_at, "an expired value"
-                    alive += 1
-            shown += alive
-            if not alive:
-                break
-        assert shown > 0
+        # On a slow machine what lives for a short time may have ended before anybody looks.
+        ttl = 0.05
+        while not await _shown_until_expired(source, reader, cache, ttl):
+            ttl *= 2
         assert cache.value("lasting") == 1
+
+
+async def _shown_until_expired(source: Namespace, reader: Client, cache: NearCache, ttl: float) -> int:
+    """Writes what lives for ever longer, and looks until all of it has ended; returns how often it was shown."""
+    shown = 0
+    for number in range(6):
+        record = await source.put(f"short/{number}", number, ttl=ttl * (number + 1), blind=True)
+        assert record.applied is not None
+        await cache.caught_up(record.applied.revision)
+    while True:
+        # The store's clock is at least this when the cache is looked at.
+        now = (await reader.server_info()).store_time
+        alive = 0
+        for number in range(6):
+            try:
+                found = cache.get(f"short/{number}")
+            except NotCached:
+                continue
+            if found is not None:
+                assert found.expires_at is not None
+                assert now < found.expires_at, "an expired value"
+                alive += 1
+        shown += alive
+        if not alive:
+            return shown
 
 
 async def test_a_write_in_place_of_what_the_cache_showed_is_refused_if_somebody_else_wrote(
