@@ -104,7 +104,7 @@ def check_namespace(namespace: str, field: str = "namespace") -> tuple[Namespace
     return NamespaceKind(kind), rest
 
 
-def check_namespace_prefix(prefix: str, field: str = "prefix") -> None:
+def check_namespace_prefix(prefix: str, field: str) -> None:
     """Checks what namespaces' names may begin with: a kind and a slash at least.
 
     Raises:

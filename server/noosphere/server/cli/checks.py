@@ -15,6 +15,23 @@ from .session import cli_error
 
 app = typer.Typer()
 
+DemoServerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="HOST:PORT",
+        help="Use this server, or several with commas between. [default: one of the demo's own]",
+    ),
+]
+DemoDataOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="FOLDER",
+        help="Where the demo's own server keeps its data, which stay. [default: noosphere-demo]",
+    ),
+]
+
 
 @app.command()
 def demo(
@@ -35,14 +52,7 @@ def demo(
     min_conflicts: Annotated[
         int, typer.Option(metavar="N", help="Fewer conflicts than this, and the demo has shown nothing.")
     ] = 100,
-    server: Annotated[
-        str | None,
-        typer.Option(
-            "--server",
-            metavar="HOST:PORT",
-            help="Use this server, or several with commas between. [default: one of the demo's own]",
-        ),
-    ] = None,
+    server: DemoServerOption = None,
     chaos: Annotated[
         bool,
         typer.Option("--chaos", help="Kill a server of `make cluster`, and have Redis lose acknowledged writes."),
@@ -98,14 +108,7 @@ def demo(
 @app.command("demo causality")
 def demo_causality(
     ctx: typer.Context,
-    server: Annotated[
-        str | None,
-        typer.Option(
-            "--server",
-            metavar="HOST:PORT",
-            help="Use this server, or several with commas between. [default: one of the demo's own]",
-        ),
-    ] = None,
+    server: DemoServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what agents had seen of each other's writes, and what follows from it. JSON: Causality.
@@ -126,22 +129,8 @@ def demo_causality(
 @app.command("demo session")
 def demo_session(
     ctx: typer.Context,
-    server: Annotated[
-        str | None,
-        typer.Option(
-            "--server",
-            metavar="HOST:PORT",
-            help="Use this server, or several with commas between. [default: one of the demo's own]",
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            "--data",
-            metavar="FOLDER",
-            help="Where the demo's own server keeps its data, which stay. [default: noosphere-demo]",
-        ),
-    ] = None,
+    server: DemoServerOption = None,
+    data: DemoDataOption = None,
     script: Annotated[
         Path | None,
         typer.Option("--script", metavar="FILE", help="Play this script instead, a JSON file; see docs/sessions.md."),
@@ -169,22 +158,8 @@ def demo_session(
 @app.command("demo facts")
 def demo_facts(
     ctx: typer.Context,
-    server: Annotated[
-        str | None,
-        typer.Option(
-            "--server",
-            metavar="HOST:PORT",
-            help="Use this server, or several with commas between. [default: one of the demo's own]",
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            "--data",
-            metavar="FOLDER",
-            help="Where the demo's own server keeps its data, which stay. [default: noosphere-demo]",
-        ),
-    ] = None,
+    server: DemoServerOption = None,
+    data: DemoDataOption = None,
     script: Annotated[
         Path | None,
         typer.Option("--script", metavar="FILE", help="Play this script instead, a JSON file; see docs/facts.md."),
