@@ -49,6 +49,7 @@ async def test_what_is_forgotten_is_not_searched_read_listed_or_told(world: Worl
     assert list(report.fact_ids) == [decision.fact_id]
     assert (places(report)["facts"], places(report)["index"]) == (1, 1)
     assert any("backups" in text for text in report.remaining)
+    assert not [text for text in report.remaining if "compacts" in text], "the embedded store overwrites words"
     for everything in (False, True):
         assert decision.fact_id not in {
             hit.fact.id for hit in (await user.search("garage code word", include_superseded=everything)).hits

@@ -135,6 +135,7 @@ async def test_words_are_kept_found_and_forgotten_whatever_they_look_like(local:
         assert (await user.finds(text))[0] == text
     for text, fact_id in ids.items():
         report = await user.facts.forget(query=text, owner=user.user)
+        assert any("until it compacts" in where for where in report.remaining)
         assert list(report.fact_ids) == [fact_id], text
     assert await versions(local, user.user) == 0
 

@@ -29,7 +29,7 @@ from .answers import Answers
 from .candidate_jobs import candidate_in
 from .compressing import FACT_REFERENCE
 from .contents import content_key
-from .forgot import BACKUPS, Forgot
+from .forgot import BACKUPS, ON_DISK, Forgot
 from .fresh import Fresh, news
 from .ledger import (
     ATTEMPTS_MAX,
@@ -158,6 +158,7 @@ class Forgetting:
             if not dry_run:
                 # Nor does anything else stay behind of a call that was cut off and now comes again.
                 await self.resume(one)
+        remaining += self._on_disk(ids)
         forgot = Forgot(tuple(ids[:IDS_MAX]), tuple(sorted((+places).items())), tuple(dict.fromkeys(remaining)))
         if key:
             await self._answers.remember(scopes[0], key, meaning, forgot)
@@ -191,11 +192,16 @@ class Forgetting:
                 break
         if not dry_run:
             await self.resume(scope)
+        remaining += self._on_disk(ids)
         return Forgot(tuple(ids), tuple(sorted((+places).items())), tuple(dict.fromkeys(remaining)))
 
     async def sweep(self, scope: str) -> None:
         """Has what finished work of a scope said overwritten where the queue's file still has it."""
         await self._waiting.erase_finished((make_id(scope, digest("nobody"), IdKind.CANDIDATE),))
+
+    def _on_disk(self, ids: Sequence[str]) -> list[str]:
+        """Returns where words of facts stay that were removed, or would be."""
+        return [ON_DISK[self._store.engine]] if ids and self._store.engine in ON_DISK else []
 
     async def _in_scope(
         self, scope: str, wanted: Wanted, selected: Selected, places: Counter[str], *, dry_run: bool

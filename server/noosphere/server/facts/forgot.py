@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 BACKUPS = "backups of the data folder that were made before"
 
+ON_DISK = {"weaviate": "Weaviate's files, until it compacts them at a time of its choosing, and its backups"}
+"""Where words stay that were removed and that no call finds any more, by the engine of the fact store."""
+
 
 class Forgot(NamedTuple):
     """What was forgotten, or would be.

@@ -203,6 +203,7 @@ class OwnerEraser:
         async for scope in self._ledger.scopes():
             found = await self._forgetting.of_owner(owner, scope, dry_run=True)
             facts += found.fact_ids
+            remaining += found.remaining
             places.update(dict(found.places))
         sessions = await sessions_of(self._scribe, owner)
         for session_id in sessions:
