@@ -153,9 +153,9 @@ async def _play(
     runs: list[LostUpdatesRunShape] = []
     left = list(comparison.scenarios)
     sizes = QUICK if comparison.quick else FULL
+    over = f"the comparison's {comparison.seconds_max:g} s were over"
     while left:
         if not variant.ours and clock.left_s() <= 0:
-            over = f"the comparison's {comparison.seconds_max:g} s were over"
             runs += [judge(variant.name, Played(name, comparison.agents, (), not_run=over)) for name in left]
             return runs, "" if len(runs) > len(left) else over
         place = folder / str(len(left))
@@ -176,7 +176,8 @@ async def _play(
         except (Uninstallable, Missing) as error:
             return runs, str(error)
         except (PeerError, BenchError, AssertionError, OSError, TimeoutError) as error:
-            why = " ".join(str(error).split())[:400] or repr(error)
+            ended = isinstance(error, TimeoutError) and not variant.ours and clock.left_s() <= 0
+            why = over if ended else " ".join(str(error).split())[:400] or repr(error)
             if not opened:
                 return runs, why
             runs.append(judge(variant.name, Played(left.pop(0), comparison.agents, (), not_run=why)))
