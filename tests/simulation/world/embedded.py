@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from .channel import SimChannel
 from .disk import Drive, SimDisk
+from .nemesis import Fault, blow, one_after_the_other, part
 from .network import Network, Weather
 from .server import SimServer
 
@@ -73,9 +74,7 @@ class EmbeddedWorld:
 
     async def trouble(self, seconds: float, agents: Sequence[str]) -> None:
         """Has one thing after the other go wrong."""
-        loop, rng = self._network.loop, self._rng
-        ends = loop.time() + seconds
-        faults: Sequence[tuple[int, Callable[[Sequence[str]], Awaitable[None]]]] = (
+        faults: Sequence[tuple[int, Fault]] = (
             (3, self._crash),
             (3, self._cut_power),
             (2, self._restart),
@@ -86,11 +85,7 @@ class EmbeddedWorld:
             (2, self._failing_disk),
             (2, self._jump),
         )
-        while loop.time() < ends:
-            await asyncio.sleep(rng.uniform(0.2, 2.5))
-            [(_, fault)] = rng.choices(faults, [weight for weight, _ in faults])
-            loop.trace("fault", fault.__name__)
-            await fault(agents)
+        await one_after_the_other(faults, self._network, self._rng, seconds, agents)
 
     async def heal(self) -> None:
         """Ends everything that is wrong."""
@@ -128,17 +123,11 @@ class EmbeddedWorld:
         await self._up()
 
     async def _partition(self, agents: Sequence[str]) -> None:
-        rng = self._rng
-        for agent in rng.sample(agents, rng.randint(1, len(agents))):
-            ends = [agent, self.server.name]
-            rng.shuffle(ends)
-            self._network.cut(*ends, both=rng.random() < 0.6)
-        await asyncio.sleep(rng.choice((0.5, 3.0, 8.0, 25.0)) * rng.random())
-        self._network.heal()
+        await part(self._network, self._rng, agents, lambda: self.server.name, (0.5, 3.0, 8.0, 25.0))
 
     async def _bad_weather(self, _: Sequence[str]) -> None:
         rng = self._rng
-        self._network.weather = Weather(
+        weather = Weather(
             delay_seconds=rng.choice((0.0002, 0.02)),
             jitter_seconds=rng.choice((0.001, 0.1)),
             spike=0.05,
@@ -147,8 +136,7 @@ class EmbeddedWorld:
             twice=rng.choice((0.0, 0.1)),
             half_open=0.3,
         )
-        await asyncio.sleep(rng.uniform(0.5, 4.0))
-        self._network.weather = Weather()
+        await blow(self._network, rng, weather)
 
     async def _slow_disk(self, _: Sequence[str]) -> None:
         rng = self._rng

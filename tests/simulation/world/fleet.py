@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from noosphere.client._channel import ServersChannel
 
 from .channel import SimChannel
 from .disk import SimDisk
+from .nemesis import Fault, blow, one_after_the_other, part
 from .network import Listener, Network, Weather
 from .process import SimClock
 from .replica import SimReplica
@@ -162,9 +163,7 @@ class FleetWorld:
 
     async def trouble(self, seconds: float, agents: Sequence[str]) -> None:
         """Has one thing after the other go wrong."""
-        loop, rng = self._network.loop, self._rng
-        ends = loop.time() + seconds
-        faults: Sequence[tuple[int, Callable[[Sequence[str]], Awaitable[None]]]] = (
+        faults: Sequence[tuple[int, Fault]] = (
             (3, self._kill_server),
             (2, self._restart_server),
             (4, self._part_server),
@@ -183,11 +182,7 @@ class FleetWorld:
             (1, self._compact),
             (2, self._jump),
         )
-        while loop.time() < ends:
-            await asyncio.sleep(rng.uniform(0.2, 2.5))
-            [(_, fault)] = rng.choices(faults, [weight for weight, _ in faults])
-            loop.trace("fault", fault.__name__)
-            await fault(agents)
+        await one_after_the_other(faults, self._network, self._rng, seconds, agents)
 
     async def heal(self) -> None:
         """Ends everything that is wrong."""
@@ -254,17 +249,11 @@ class FleetWorld:
         self._network.heal()
 
     async def _part_agents(self, agents: Sequence[str]) -> None:
-        rng = self._rng
-        for agent in rng.sample(agents, rng.randint(1, len(agents))):
-            ends = [agent, rng.choice(self.servers).name]
-            rng.shuffle(ends)
-            self._network.cut(*ends, both=rng.random() < 0.6)
-        await asyncio.sleep(rng.choice((0.5, 3.0, 8.0)) * rng.random())
-        self._network.heal()
+        await part(self._network, self._rng, agents, lambda: self._rng.choice(self.servers).name, (0.5, 3.0, 8.0))
 
     async def _bad_weather(self, _: Sequence[str]) -> None:
         rng = self._rng
-        self._network.weather = Weather(
+        weather = Weather(
             delay_seconds=rng.choice((0.0002, 0.02)),
             jitter_seconds=rng.choice((0.001, 0.05)),
             spike=0.03,
@@ -272,8 +261,7 @@ class FleetWorld:
             breaks=rng.choice((0.0, 0.005, 0.02)),
             twice=rng.choice((0.0, 0.1)),
         )
-        await asyncio.sleep(rng.uniform(0.5, 4.0))
-        self._network.weather = Weather()
+        await blow(self._network, rng, weather)
 
     async def _fail_over(self, _: Sequence[str]) -> None:
         """Kills the primary and promotes the replica, which may lack the newest."""
