@@ -68,7 +68,8 @@ def run(mutant: Mutant) -> Verdict:
             # A bug that makes everything wait for ever is noticed, too.
             return Verdict(mutant, Outcome.CAUGHT, (f"not done after {SECONDS_MAX} s",), time.monotonic() - begun)
     seconds = time.monotonic() - begun
-    failed = tuple(re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)[:_SHOWN_MAX])
+    # With its name: a file that cannot be imported has tested nothing, however it ends.
+    failed = tuple(re.findall(r"^(?:FAILED|ERROR) (\S+::\S+)", done.stdout, re.MULTILINE)[:_SHOWN_MAX])
     match done.returncode:
         case 0:
             return Verdict(mutant, Outcome.SURVIVED, (), seconds)

@@ -75,3 +75,15 @@ def test_a_patch_whose_tests_do_not_run_proves_nothing(tmp_path: Path) -> None:
     patch = tmp_path / "harmless.patch"
     patch.write_text("Tests: tests/unit/consistency/test_clock.py -k nothing_at_all\n" + HARMLESS.format(first=first))
     assert run(read(patch)).outcome is Outcome.UNTESTED
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(900)
+def test_a_patch_that_cannot_be_imported_proves_nothing(tmp_path: Path) -> None:
+    first = (ROOT / "consistency/noosphere/consistency/clock.py").read_text().splitlines()[0]
+    broken = HARMLESS.replace("# Nothing is different.", "this is no Python")
+    patch = tmp_path / "broken.patch"
+    patch.write_text("Tests: tests/unit/consistency/test_clock.py\n" + broken.format(first=first))
+    verdict = run(read(patch))
+    assert verdict.outcome is Outcome.UNTESTED
+    assert "SyntaxError" in verdict.output

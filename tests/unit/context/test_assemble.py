@@ -18,7 +18,6 @@ from tests.unit.context.stories import FENCE, ME, OWNER, PEER, PLANTED, Story, a
 
 from noosphere.consistency import Reason, Refusal
 from noosphere.server.context.assemble import assemble
-from noosphere.server.context.counting import CALL_TOKENS, MESSAGE_TOKENS, REPLY_TOKENS, TOOL_TOKENS
 from noosphere.server.context.provider_rules import check_anthropic, check_openai
 from noosphere.server.context.request import Assembled, Assembly
 from noosphere.server.context.shapes import anthropic_request, openai_messages, openai_tools
@@ -26,6 +25,9 @@ from noosphere.server.context.types import Fate, SectionKind
 from noosphere.server.context.units import is_gone
 from noosphere.server.context.window import Limits
 from noosphere.server.sessions.types import Role
+
+# Frames as published, and as providers count them: not what the server takes them for.
+MESSAGE_TOKENS, REPLY_TOKENS, CALL_TOKENS, TOOL_TOKENS = 4, 3, 8, 12
 
 many = settings(
     max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]

@@ -113,7 +113,8 @@ def _shorten(detail: Message) -> bool:
 
 def _pack(status: status_pb2.Status, message: Message) -> None:
     packed = any_pb2.Any()
-    packed.Pack(message)
+    # Maps in one order: the same refusal is the same bytes.
+    packed.Pack(message, deterministic=True)
     status.details.append(packed)
 
 
