@@ -18,6 +18,7 @@ import asyncio
 import contextlib
 import os
 import random
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -255,16 +256,19 @@ async def test_faults_at_random_lose_nothing_untold_and_break_no_order(
         kinds = campaign.kinds()
         plan = planned(sorted(kinds), chance)
         happened: Counter[str] = Counter()
+        began = time.monotonic()
         async with load.running(), contextlib.nullcontext() if facts is None else facts.running():
             for name in plan:
                 await load.more(STEPS_BETWEEN)
-                print(f"{load.steps.total()} steps; {name}")
+                print(f"{time.monotonic() - began:.0f} s, {load.steps.total()} steps; {name}")
                 await kinds[name]()
                 happened[name] += 1
                 await load.everybody()
                 if facts is not None:
                     await facts.everybody()
             await load.everybody(5)
+            print(f"{time.monotonic() - began:.0f} s, {load.steps.total()} steps; all that waits is done")
+        print(f"{time.monotonic() - began:.0f} s; judged")
         assert happened.total() == FAULTS
         assert load.losses, "the failover has lost nothing, or nobody was told"
         async with connected(fleet.servers[1]) as api:

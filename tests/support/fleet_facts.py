@@ -35,7 +35,7 @@ SETTLING_SECONDS_MAX = 600.0
 """A bound against hanging; the lease of a worker that was killed lasts for a minute."""
 
 PAUSE_SECONDS = 0.05
-SAMPLES = 8
+SAMPLES = 4
 AWAY = (Unavailable, DeadlineExceeded)
 _LOOKS_MAX = 15_000
 _SINCE = datetime(2020, 1, 1, tzinfo=UTC)

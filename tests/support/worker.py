@@ -51,7 +51,7 @@ class Worker:
     Args:
         client: with which it does it.
         name: its own, from which it draws its chances.
-        steps_per_tally: after so many steps it counts in another tally, as a checker compares each with all that was
+        steps_per_tally: after so many steps it counts in other tallies, as a checker compares each with all that was
             counted in it; 0: in one for ever.
         chance: decides what it does; by default its name does.
         lease_seconds: how long it holds a task without a word.
@@ -91,7 +91,10 @@ class Worker:
 
     @property
     def _tally(self) -> str:
-        return f"{COUNTER}/{self._number // self._steps_per_tally}" if self._steps_per_tally else COUNTER
+        return self._in_turn(COUNTER)
+
+    def _in_turn(self, counter: str) -> str:
+        return f"{counter}/{self._number // self._steps_per_tally}" if self._steps_per_tally else counter
 
     async def _count(self) -> None:
         await self._space.key(self._tally).increment(1)
@@ -104,8 +107,9 @@ class Worker:
         left, right = await self._space.get_many(PAIR)
         mine = f"{self._name}/{self._number}"
         with contextlib.suppress(TransactionFailed):
+            counted = Increment(self._in_turn("pairs"), 1)
             await self._space.transact(
-                operations=[Put(PAIR[0], mine, seen=left), Put(PAIR[1], mine, seen=right), Increment("pairs", 1)]
+                operations=[Put(PAIR[0], mine, seen=left), Put(PAIR[1], mine, seen=right), counted]
             )
 
     async def _own(self) -> None:
