@@ -43,7 +43,7 @@ ALWAYS = (
     "Redis fails over with loss",
     "Redis full",
     "replica killed",
-    *(("Weaviate killed and started",) if FACTS else ()),
+    *(("Weaviate stands still",) if FACTS else ()),
 )
 FAITHFUL, FICKLE = 2, 4
 STEPS_BETWEEN = 60
@@ -161,6 +161,8 @@ class Campaign:
 
     async def _restart_weaviate(self) -> None:
         assert self._fleet.weaviate is not None
+        assert self._facts is not None
+        self._facts.index_in_doubt = True
         await asyncio.to_thread(self._fleet.weaviate.kill)
         await self._without_facts()
         await asyncio.to_thread(self._fleet.weaviate.start)
