@@ -55,6 +55,7 @@ class Worker:
             counted in it; 0: in one for ever.
         chance: decides what it does; by default its name does.
         lease_seconds: how long it holds a task without a word.
+        think: what it does between taking a task and completing it; by default nothing.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Worker:
         *,
         chance: random.Random | None = None,
         lease_seconds: float = 60,
+        think: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._steps_per_tally = steps_per_tally
         self._space: Namespace = client.namespace(SPACE)
@@ -72,6 +74,7 @@ class Worker:
         self._name = name
         self._chance = chance or random.Random(name)
         self._lease_seconds = lease_seconds
+        self._think = think
         self._number = 0
 
     async def step(self) -> None:
@@ -120,6 +123,8 @@ class Worker:
 
     async def _work(self) -> None:
         async with self._space.board(BOARD).claim(lease=self._lease_seconds) as claim:
+            if claim is not None and self._think is not None:
+                await self._think()
             if claim is not None and self._number % 4:
                 await claim.complete({"by": self._name})
 

@@ -123,7 +123,7 @@ async def recorded_worker(life: Surrounding, stop: asyncio.Event) -> None:
     """
 
     async def work(client: Client) -> None:
-        worker = Worker(client, life.full_name, chance=life.chance, lease_seconds=LEASE_SECONDS)
+        worker = Worker(client, life.full_name, chance=life.chance, lease_seconds=LEASE_SECONDS, think=life.think)
         while not await attempt(life, "work", worker.step()) or not stop.is_set():
             await life.think()
 
