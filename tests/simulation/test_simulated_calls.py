@@ -135,6 +135,30 @@ def test_a_crash_breaks_calls_and_the_next_ones_connect_anew() -> None:
     call(main)
 
 
+def test_all_calls_of_a_connection_that_is_refused_hear_of_it() -> None:
+    async def main(network: Network, server: Server, channel: SimChannel) -> None:
+        running = channel.unary_stream("/count")(b"9")
+        assert await running.read() == b"0"
+        # As a server that stops: nobody new comes in, and some are still there.
+        listener = network.listener("server", 1)
+        assert listener is not None
+        listener.close()
+        streams = [channel.unary_stream("/count")(b"9") for _ in range(2)]
+        single = asyncio.ensure_future(channel.unary_unary("/unary")(b"x"))
+        reads = [single, *(asyncio.ensure_future(stream.read()) for stream in (running, *streams))]
+        await asyncio.wait(reads, timeout=GIVE_UP_SECONDS)
+        # None of them has a deadline: whoever is not told waits for ever.
+        assert all(read.done() for read in reads)
+        for read in reads:
+            error = read.exception()
+            assert isinstance(error, grpc.aio.AioRpcError)
+            assert (error.code(), error.details()) == (CODE.UNAVAILABLE, "connection refused")
+        await asyncio.sleep(1)
+        assert server.cancelled == 1
+
+    call(main)
+
+
 def test_an_answer_that_is_cut_off_leaves_the_call_executed_and_in_doubt() -> None:
     async def main(network: Network, server: Server, channel: SimChannel) -> None:
         network.cut("server", "nowhere", both=False)

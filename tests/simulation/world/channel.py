@@ -415,7 +415,8 @@ class SimCall:
 
     def _refused(self, link: Link) -> None:
         self.finish(Status(UNAVAILABLE, "connection refused"))
-        link.close()
+        # Not closed: what else has begun on this connection must hear of it too, and some of that has no deadline.
+        link.fail("connection refused")
 
     def _rouse(self) -> None:
         if self._wake is not None and not self._wake.done():
