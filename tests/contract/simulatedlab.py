@@ -22,7 +22,8 @@ from tests.simulation.world.engines.etcd_state import EtcdState
 from tests.simulation.world.engines.redis_process import SimulatedRedis
 from tests.simulation.world.engines.redis_wire import RedisConnection
 from tests.support.etcd import EtcdProcess
-from tests.support.redis import RedisProcess, free_port
+from tests.support.ports import free_port
+from tests.support.redis import RedisProcess
 
 from noosphere.server.storage.etcd import wire_pb2 as wire
 from noosphere.server.storage.etcd.keys import end_of

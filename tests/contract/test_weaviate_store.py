@@ -12,7 +12,7 @@ import pytest
 from tests.bench.weaviate_facts import Plan, measure
 from tests.contract.factlab import MODEL, WeaviateFactLab, fact, ids, refused, where
 from tests.support.cli import Cli
-from tests.support.redis import free_port
+from tests.support.ports import free_port
 from tests.support.weaviate import WeaviateProcess, needs_weaviate
 
 from noosphere.consistency import NEVER_MS, Reason, Refusal

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests.support.doctor import Elsewhere, findings, names
 from tests.support.etcd import EtcdProcess, needs_etcd
-from tests.support.redis import RedisProcess, free_port, needs_redis
+from tests.support.ports import free_port
+from tests.support.redis import RedisProcess, needs_redis
 
 from noosphere.server.storage.etcd import wire_pb2 as wire
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from tests.support.authority import TestAuthority
 from tests.support.doctor import findings, names
-from tests.support.redis import free_port
+from tests.support.ports import free_port
 from tests.support.weaviate import WeaviateProcess, needs_weaviate
 
 from noosphere.server.config import Settings

@@ -13,8 +13,9 @@ import pytest
 from tests.support.authority import TestAuthority
 from tests.support.etcd import EtcdProcess, needs_etcd
 from tests.support.fleet import OPTIONS
+from tests.support.ports import free_port
 from tests.support.process import ServerProcess
-from tests.support.redis import RedisProcess, free_port, needs_redis
+from tests.support.redis import RedisProcess, needs_redis
 from tests.support.waiting import until
 
 from noosphere.client import connect

@@ -15,8 +15,9 @@ from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 from tests.support.etcd import EtcdProcess, needs_etcd
 from tests.support.fleet import OPTIONS, Fleet
 from tests.support.health import NOT_SERVING, SERVING, health, until_health, until_service
+from tests.support.ports import free_port
 from tests.support.process import ServerProcess
-from tests.support.redis import RedisProcess, free_port, needs_redis
+from tests.support.redis import RedisProcess, needs_redis
 from tests.support.transport import FACTS, MEMORY
 
 from noosphere.client import Conflict, RetryPolicy, Unavailable, connect

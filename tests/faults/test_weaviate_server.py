@@ -13,8 +13,8 @@ from tests.support.authority import TestAuthority
 from tests.support.cli import Cli
 from tests.support.doctor import names
 from tests.support.health import NOT_SERVING, SERVING, health, until_service
+from tests.support.ports import free_port
 from tests.support.process import ServerProcess
-from tests.support.redis import free_port
 from tests.support.waiting import PAUSE_SECONDS
 from tests.support.weaviate import WeaviateProcess, needs_weaviate
 

@@ -13,8 +13,8 @@ import pytest
 from tests.support.cli import Cli, holds
 from tests.support.doctor import Elsewhere, findings, names
 from tests.support.issuer import AUDIENCE, ISSUER, jwk, key_set
+from tests.support.ports import free_port
 from tests.support.process import ServerProcess
-from tests.support.redis import free_port
 
 from noosphere.server.cli.backup_shapes import FindingShape
 from noosphere.server.doctor import running

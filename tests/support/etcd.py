@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 from tests.support.engine_process import EngineProcess
-from tests.support.redis import free_port
+from tests.support.ports import free_port
 
 from noosphere.server.fleet.engines import etcd_command
 from noosphere.server.storage.etcd import wire_pb2 as wire

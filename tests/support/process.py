@@ -11,6 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.support.ports import free_port
 from tests.support.warm import WarmProcess
 
 NOOSPHERE = Path(sysconfig.get_path("scripts")) / "noosphere"
@@ -68,10 +69,14 @@ class ServerProcess:
             self._reader.join(EXIT_SECONDS_MAX)
         return "".join(self._stderr)
 
-    def start(self, listen: str = "127.0.0.1:0") -> str:
-        """Starts a process and returns its address once it answers calls."""
+    def start(self, listen: str | None = None) -> str:
+        """Starts a process and returns its address once it answers calls.
+
+        Args:
+            listen: where; None: at a port that stays its own while it is down.
+        """
         assert self.process is None or self.process.poll() is not None, "the previous process still runs"
-        arguments = ["serve", "--listen", listen, "--data", str(self.data), *self.options]
+        arguments = ["serve", "--listen", listen or f"127.0.0.1:{free_port()}", "--data", str(self.data), *self.options]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("NOOSPHERE_")}
         environment |= self._environment
         if self._command is None:

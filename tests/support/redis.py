@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from tests.support.engine_process import EngineProcess
+from tests.support.ports import free_port
 
 from noosphere.server.fleet import RedisError, engines
-from noosphere.server.fleet.processes import free_address, split
 
-__all__ = ["RedisError", "RedisProcess", "catch_up", "free_port", "needs_redis"]
+__all__ = ["RedisError", "RedisProcess", "catch_up", "needs_redis"]
 
 ANSWER_SECONDS_MAX = 30.0
 
@@ -92,8 +92,3 @@ class RedisProcess(EngineProcess):
 def catch_up(primary: RedisProcess, replica: RedisProcess) -> None:
     """Returns when the replica has everything."""
     engines.catch_up(f"127.0.0.1:{primary.port}", f"127.0.0.1:{replica.port}")
-
-
-def free_port() -> int:
-    """Returns a port that is free now."""
-    return split(free_address())[1]

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.support.redis import RedisError, RedisProcess, catch_up, free_port
+from tests.support.ports import free_port
+from tests.support.redis import RedisError, RedisProcess, catch_up
 
 from noosphere.server.storage.redis.slots import SLOTS, slot_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.support.engine_process import EngineProcess
-from tests.support.redis import free_port
+from tests.support.ports import free_port
 
 from noosphere.server.fleet.engines import find_program
 from noosphere.server.fleet.weaviate import WeaviateSeat, weaviate_command, weaviate_environment, weaviate_is_ready

@@ -19,7 +19,8 @@ from pathlib import Path
 from tests.bench.children import Child, start_server
 from tests.bench.engines import NO_ETCD, NO_REDIS
 from tests.support.etcd import EtcdProcess
-from tests.support.redis import RedisProcess, catch_up, free_port
+from tests.support.ports import free_port
+from tests.support.redis import RedisProcess, catch_up
 from tests.support.redis_pair import cut_off, fail_over
 
 from .adapter import Place

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -17,6 +18,8 @@ import msgspec
 POLL_SECONDS = 0.02
 ASK_AGAIN_SECONDS = 1.0
 _TAIL_BYTES = 2_000
+_PORT_MIN, _PORT_MAX = 10_000, 32_767
+_TRIES_MAX = 100
 
 
 class FleetError(Exception):
@@ -180,7 +183,15 @@ def _gone(process: Identity | None, seconds: float) -> bool:
 
 
 def free_address() -> str:
-    """Returns an address of the loopback interface whose port is free now."""
+    """Returns an address of the loopback interface whose port is free now.
+
+    Above those that are tried first, the kernel gives ports to outgoing connections: to one of them, perhaps, while the
+    program that has this one is restarted.
+    """
+    for _ in range(_TRIES_MAX):
+        address = f"127.0.0.1:{_PORT_MIN + secrets.randbelow(_PORT_MAX - _PORT_MIN + 1)}"
+        if usable(address):
+            return address
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{probe.getsockname()[1]}"
