@@ -226,9 +226,9 @@ async def test_a_guard_that_cannot_be_one_is_refused_before_anybody_thinks(clien
     async def think(view: View) -> Sequence[Operation]:
         raise AssertionError("thought in vain")
 
-    with pytest.raises(InvalidArgument, match=r"guards.prefix: 'goal/' has an empty segment"):
+    with pytest.raises(InvalidArgument, match=r"guards.prefix: 'goal//' has an empty segment"):
         await client.shared("x").decide(think, guard="goal//")
-    with pytest.raises(InvalidArgument, match=r"guards.prefix: 'goal/' has an empty segment"):
+    with pytest.raises(InvalidArgument, match=r"guards.prefix: 'goal//' has an empty segment"):
         client.shared("x").reading(guard="goal//")
 
 

@@ -142,7 +142,7 @@ def test_a_guard_that_would_guard_nothing_is_a_mistake(guard: Any) -> None:
         ([5], "guard: expected keys, collections or Guards, got int"),
         (5, "guard: expected a key, a collection, a Guard or several, got int"),
         (None, "guard: expected a key, a collection, a Guard or several, got NoneType"),
-        ("a//", "guards.prefix: 'a/' has an empty segment"),
+        ("a//", "guards.prefix: 'a//' has an empty segment"),
         (["plan/"] * 33, "guards has 33 entries, the limit is 32"),
         ([Guard("x", "nowhere")], "'nowhere' is not"),
     ],
