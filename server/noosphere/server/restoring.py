@@ -395,7 +395,7 @@ def _journal(folder: DataFolder, settings: Settings, epoch: int, time_ms: int) -
     journal = SqliteJournal(folder.path, settings.durability)
     journal.recover()
     try:
-        journal.begin(epoch, time_ms, 0)
+        journal.begin(epoch, time_ms, 0, 0)
         writer = ImageWriter(journal)
         yield writer
         writer.end()

@@ -67,7 +67,7 @@ class TapedJournal(SqliteJournal):
         journal = SqliteJournal(target, "os")
         try:
             recovered = journal.recover()
-            journal.begin(epoch, recovered.time_ms, recovered.last_batch)
+            journal.begin(epoch, recovered.time_ms, recovered.asleep_ms, recovered.last_batch)
             for number, blob in kept:
                 journal.append(number, blob)
                 journal.sync()

@@ -29,8 +29,10 @@ from .codec import Birth, Cell, CommitItem, Request, shared_never
 from .namespace import Namespace, Overlay, Pending, request_key
 
 
-def judge(namespace: Namespace, commit: Commit, epoch: int, now_ms: int) -> Remembered | tuple[Failure, ...]:
-    """Runs the checks in the port's order.
+def judge(
+    namespace: Namespace, commit: Commit, epoch: int, now_ms: int, awake_ms: int
+) -> Remembered | tuple[Failure, ...]:
+    """Runs the checks in the port's order; remembered requests age in time awake.
 
     Returns:
         The remembered call if this is a replay, else the failures; none if the commit may be accepted.
@@ -43,7 +45,7 @@ def judge(namespace: Namespace, commit: Commit, epoch: int, now_ms: int) -> Reme
     body = namespace.body
     request = commit.request
     if request is not None and body is not None:
-        found = body.requests.find(request.ref, now_ms)
+        found = body.requests.find(request.ref, awake_ms)
         if found is not None:
             return found
     for lock, token in commit.fences:
@@ -52,7 +54,7 @@ def judge(namespace: Namespace, commit: Commit, epoch: int, now_ms: int) -> Reme
             return (Failure(FailureKind.FENCE, lock, highest),)
     if request is not None and body is not None:
         try:
-            body.requests.check_room(request.ref, now_ms)
+            body.requests.check_room(request.ref, awake_ms)
         except Refusal as refusal:
             if refusal.reason is not Reason.LIMIT_EXCEEDED:
                 raise
@@ -76,7 +78,7 @@ def judge(namespace: Namespace, commit: Commit, epoch: int, now_ms: int) -> Reme
     return tuple(failures)
 
 
-def accept(namespace: Namespace, commit: Commit, epoch: int, now_ms: int, size: int) -> Pending:
+def accept(namespace: Namespace, commit: Commit, epoch: int, now_ms: int, awake_ms: int, size: int) -> Pending:
     """Makes a commit that passed :func:`judge` part of the accepted state."""
     state = namespace.overlay or namespace
     revision = next_revision(state.head, epoch) if commit.mutations else state.head
@@ -89,7 +91,7 @@ def accept(namespace: Namespace, commit: Commit, epoch: int, now_ms: int, size: 
     ref = namespace.ref
     request = None
     if commit.request is not None:
-        call = Remembered(revision, commit.request.fingerprint, commit.request.reply, now_ms)
+        call = Remembered(revision, commit.request.fingerprint, commit.request.reply, awake_ms)
         request = Request.of(commit.request.ref, call)
     first_of_epoch = bool(cells) and (not state.exists or epoch_of(state.head) < epoch)
     item = CommitItem(

@@ -55,6 +55,7 @@ class Recovered(NamedTuple):
         clean: it was closed in order.
         epoch: the epoch of the last opening.
         time_ms: the newest stored time.
+        asleep_ms: how much of it passed while the store was closed.
         last_batch: the newest batch ever appended.
         erasing: whether it was marked as holding what was to be erased.
         namespaces: every namespace that was ever folded.
@@ -65,6 +66,7 @@ class Recovered(NamedTuple):
     clean: bool
     epoch: int
     time_ms: int
+    asleep_ms: int
     last_batch: int
     erasing: bool
     namespaces: tuple[NamespaceRow, ...]
@@ -135,7 +137,7 @@ class Journal(Protocol):
         """
         ...
 
-    def begin(self, epoch: int, time_ms: int, last_batch: int) -> None:
+    def begin(self, epoch: int, time_ms: int, asleep_ms: int, last_batch: int) -> None:
         """Records, beyond the reach of anything that may happen to the journal's tail, that it is in use."""
         ...
 

@@ -255,13 +255,13 @@ class Namespace:
         later = self.overlay.requests if self.overlay is not None else ()
         return self.body.requests.erase(item.floor, item.time_ms, later)
 
-    def remembered(self, request: RequestRef, now_ms: int, accepted: bool) -> Remembered | None:
+    def remembered(self, request: RequestRef, awake_ms: int, accepted: bool) -> Remembered | None:
         """Returns what is remembered of a call."""
         if self.body is None:
             return None
         if not accepted and self.overlay is not None and request_key(request) in self.overlay.requests:
             return None
-        return self.body.requests.find(request, now_ms)
+        return self.body.requests.find(request, awake_ms)
 
     def uncover(self, pending: Pending) -> None:
         """Takes from the overlay what is now synced below it."""

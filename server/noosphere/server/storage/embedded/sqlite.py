@@ -132,15 +132,16 @@ class SqliteJournal:
             bool(store.get("clean", 0)),
             store.get("epoch", 0),
             store.get("time_ms", 0),
+            store.get("asleep_ms", 0),
             last,
             bool(store.get("erasing", 0)),
             rows,
             batches,
         )
 
-    def begin(self, epoch: int, time_ms: int, last_batch: int) -> None:
+    def begin(self, epoch: int, time_ms: int, asleep_ms: int, last_batch: int) -> None:
         """Puts epoch and the mark of use into the database file itself, so that no torn WAL can hide them."""
-        self._state(0, epoch, time_ms, last_batch)
+        self._state(0, epoch, time_ms, last_batch, ("asleep_ms", asleep_ms))
         self._checkpoint("TRUNCATE")
         self._db.execute(f"PRAGMA synchronous = {self._durable}")
         # Now, while there are files to be opened: too many connections of clients must not stop the store later.
@@ -346,8 +347,8 @@ class SqliteJournal:
             raise StoreFailed(f"{self._path} is closed")
         return self._reader
 
-    def _state(self, clean: int, epoch: int, time_ms: int, last_batch: int) -> None:
-        state = [("clean", clean), ("epoch", epoch), ("time_ms", time_ms), ("last_batch", last_batch)]
+    def _state(self, clean: int, epoch: int, time_ms: int, last_batch: int, *more: tuple[str, int]) -> None:
+        state = [("clean", clean), ("epoch", epoch), ("time_ms", time_ms), ("last_batch", last_batch), *more]
         with self._failing("write to"):
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany("INSERT OR REPLACE INTO store VALUES (?, ?)", state)

@@ -159,8 +159,8 @@ class EmbeddedStore:
             except DamagedBlob as error:
                 raise damaged(folder / FILE, error) from None
             epoch = await settle_epoch(coordinator, recovered, recovery)
-            time = StoreTime(clock, recovery.time_ms, recovered.clean)
-            await run(writer, partial(journal.begin, epoch, time.now_ms(), recovered.last_batch))
+            time = StoreTime(clock, recovery.time_ms, recovered.clean, recovered.asleep_ms)
+            await run(writer, partial(journal.begin, epoch, time.now_ms(), time.asleep_ms, recovered.last_batch))
         except BaseException:
             await run(writer, journal.close)
             writer.stop()
@@ -225,7 +225,7 @@ class EmbeddedStore:
         return ReadResult(
             found.view(self._epoch, now_ms, accepted),
             tuple(None if cell is None else entry_of(cell) for cell in cells),
-            None if request is None else found.remembered(request, now_ms, accepted),
+            None if request is None else found.remembered(request, self._time.awake_ms(now_ms), accepted),
             tuple((lock, found.fence(lock, accepted)) for lock in locks),
             (0 if found.body is None else found.body.record_count) if counted else None,
         )
@@ -269,7 +269,7 @@ class EmbeddedStore:
             await self._pipeline.room()
         now_ms = self._time.now_ms()
         try:
-            verdict = judge(found, commit, self._epoch, now_ms)
+            verdict = judge(found, commit, self._epoch, now_ms, self._time.awake_ms(now_ms))
         except Refusal:
             await self._settle(found)
             raise
@@ -284,7 +284,7 @@ class EmbeddedStore:
         if not state.exists:
             found.used_ms = self._clock.monotonic_ms()
             self._registry.add(found)
-        pending = accept(found, commit, self._epoch, now_ms, size + _HEADER_BYTES)
+        pending = accept(found, commit, self._epoch, now_ms, self._time.awake_ms(now_ms), size + _HEADER_BYTES)
         self._pipeline.submit(pending)
         item = pending.item
         await pending.wait()
@@ -369,7 +369,7 @@ class EmbeddedStore:
         if state.deleted:
             await self._settle(found)
         else:
-            item = EraseItem(namespace.storage_id, state.head, self._time.now_ms())
+            item = EraseItem(namespace.storage_id, state.head, self._time.awake_ms(self._time.now_ms()))
             pending = Pending(found, item, _HEADER_BYTES)
             self._pipeline.submit(pending)
             erased = Erased(*await pending.wait())

@@ -14,14 +14,20 @@ MARGIN_MS = 2 * PERSIST_MS
 class StoreTime:
     """``max(last stored, wall clock at the start)`` plus the monotonic time since.
 
+    Between two processes there is no monotonic time: how far the wall clock went on, nobody can tell from a clock
+    that was set. What must not end because of that is counted in time awake.
+
     Attributes:
         persisted_ms: the newest time on disk.
+        asleep_ms: how far store time went on while no process had the store open, over all starts.
     """
 
-    def __init__(self, clock: Clock, stored_ms: int, clean: bool) -> None:
+    def __init__(self, clock: Clock, stored_ms: int, clean: bool, asleep_ms: int = 0) -> None:
         earliest_ms = stored_ms if clean or not stored_ms else stored_ms + MARGIN_MS
         self._monotonic_ms = clock.monotonic_ms
-        self._offset_ms = max(earliest_ms, clock.wall_ms()) - clock.monotonic_ms()
+        start_ms = max(earliest_ms, clock.wall_ms())
+        self._offset_ms = start_ms - clock.monotonic_ms()
+        self.asleep_ms = asleep_ms + (start_ms - earliest_ms if stored_ms else 0)
         self._seen_ms = 0
         self.persisted_ms = stored_ms
 
@@ -29,6 +35,14 @@ class StoreTime:
         """Returns store time."""
         self._seen_ms = now_ms = self._offset_ms + self._monotonic_ms()
         return now_ms
+
+    def awake_ms(self, now_ms: int) -> int:
+        """Returns a store time of this process as time awake, which never goes back either.
+
+        The ages of remembered requests are counted in it: a caller who retries over a restart waits for seconds,
+        whatever became of the wall clock meanwhile.
+        """
+        return now_ms - self.asleep_ms
 
     def persisted(self, now_ms: int) -> None:
         """Notes that ``now_ms`` is on disk."""
