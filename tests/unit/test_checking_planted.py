@@ -403,3 +403,56 @@ def test_a_write_with_version_and_context_may_be_refused_for_either() -> None:
     story.put("p", "plan", "v10", (300, 310), 10, blind=True)
     story.refused("q", "plan", (320, 330), 10, expected=10, context=Context(3))
     assert story.judge().ok, story.judge().explain()
+
+
+@pytest.mark.parametrize("renewed", [False, True])
+@pytest.mark.parametrize(
+    ("epoch", "granted_ms", "right"),
+    [
+        (1, 1_100, True),  # the clock was set on before the restart, just far enough
+        (1, 1_099, False),
+        (0, 1_100, False),  # in one epoch nothing ends a lease early
+    ],
+)
+def test_a_clock_set_on_before_a_restart_ends_a_lease_by_store_time(
+    epoch: int, granted_ms: int, right: bool, renewed: bool
+) -> None:
+    story = Story()
+    valid(story)
+    story.put("p", "todo/2", "t10", (300, 310), 10)
+    story.claim("p", "todo/2", (320, 330), 11, "t10", 10)
+    _lease_ends(story, 1_100)
+    version = 11
+    if renewed:
+        version = 12
+        seen = Seen("todo/2", version, ("t10",), (10,), fence=11, at=version)
+        story._add("p", Op.RENEW, (332, 335), version, key="todo/2", fence=11, lease_ms=100, seen=(seen,))
+        _lease_ends(story, 1_110)
+        granted_ms += 10
+    story.claim("q", "todo/2", (340, 350), (epoch << 40) + 13, "t10", 10)
+    _lease_ends(story, granted_ms + 100)
+    by_times = [found for found in story.judge().violations if found.checker == "tallies"]
+    assert (not by_times) is right, by_times
+    assert all(found.kind is Kind.TWO_HOLDERS for found in by_times)
+    if epoch:
+        assert story.judge().ok is right, story.judge().explain()
+
+
+def test_a_claim_whose_lease_nobody_was_told_of_may_have_ended_over_a_restart() -> None:
+    for epoch, right in ((0, False), (1, True)):
+        story = Story()
+        valid(story)
+        story.put("p", "todo/2", "t10", (300, 310), 10)
+        story.claim("p", "todo/2", (320, 330), 11, "t10", 10)
+        story.calls[-1] = replace(story.calls[-1], reply=None)
+        story.get("p", (331, 332), 11, Seen("todo/2", 11, ("t10",), (10,), fence=11))
+        story.claim("q", "todo/2", (340, 350), (epoch << 40) + 12, "t10", 10)
+        _lease_ends(story, 1_200)
+        assert story.judge().ok is right, story.judge().explain()
+
+
+def _lease_ends(story: Story, expires_ms: int) -> None:
+    """Has the newest reply tell when, by store time, the lease ends."""
+    call = story.calls[-1]
+    assert call.reply is not None
+    story.calls[-1] = replace(call, reply=replace(call.reply, expires_ms=expires_ms))

@@ -236,7 +236,7 @@ def claim_step(before: KeyState, commit: Commit, unsettled: Set[Op]) -> Step:
     if call.op is Op.CLAIM:
         if claim is not None and claim.done is not None:
             problems.append(Problem(Kind.CLAIM_RULE, "a completed task was handed out again", (claim.done,)))
-        elif claim is not None and Op.RELEASE not in unsettled and _certainly_live(claim, call, granted_ms):
+        elif claim is not None and Op.RELEASE not in unsettled and _certainly_live(claim, call, granted_ms, revision):
             text = f"claimed while {claim.granted.process} still held it"
             problems.append(Problem(Kind.TWO_HOLDERS, text, (claim.granted,)))
         fresh = ClaimState(revision, call, expires_ms, done=claim.done if claim is not None else None)
@@ -265,13 +265,14 @@ def claim_step(before: KeyState, commit: Commit, unsettled: Set[Op]) -> Step:
     return Step(replace(before, stored=revision, claim=claim, call=call), tuple(problems))
 
 
-def _certainly_live(claim: ClaimState, call: Call, granted_ms: int) -> bool:
+def _certainly_live(claim: ClaimState, call: Call, granted_ms: int, revision: int) -> bool:
     """Tells whether ``call`` took a claim that cannot have lapsed: by store time, else by the callers' clock."""
     if not claim.held:
         return False
     if granted_ms and claim.expires_ms:
         return granted_ms < claim.expires_ms
-    if claim.granted.lease_ms == 0 or call.reply is None:
+    # Store time may have been set on while a server restarts, and a new epoch tells of that.
+    if claim.granted.lease_ms == 0 or call.reply is None or claim.fence >> 40 != revision >> 40:
         return False
     earliest_end_ns = claim.granted.start_ns + claim.granted.lease_ms * 1_000_000
     return call.reply.return_ns < earliest_end_ns - LEASE_SLACK_NS

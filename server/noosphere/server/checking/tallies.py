@@ -2,7 +2,8 @@
 
 A counter read must hold at least what had been acknowledged before the read began and at most what had
 been asked for by the time it returned; the last read of a run is the final tally. Sets and extremes are
-bounded likewise. A claim is surely held from its acknowledgement to the end of its lease.
+bounded likewise. A claim is surely held from its acknowledgement to the end of its lease; over a restart or a
+failover the lease runs by the store's time, which may have been set on.
 """
 
 from __future__ import annotations
@@ -160,8 +161,22 @@ class _Hold:
     """A claim is surely held after its acknowledgement until the lease ends or its holder lets go."""
 
     claim: Call
+    fence: int
     from_ns: int
     until_ns: int
+    granted_ms: int
+    """Store time when it was granted; 0 if unknown."""
+    expires_ms: int
+    """Store time when the lease ends, by the newest answer; 0 if unknown."""
+
+    def lapsed_before(self, later: _Hold) -> bool:
+        """Tells whether a new epoch's clock, which a machine may have set on, had ended it when ``later`` was granted.
+
+        In one epoch store time runs as fast as the callers', so nothing ends a lease early.
+        """
+        if self.fence >> 40 == later.fence >> 40 or not (self.expires_ms and later.granted_ms):
+            return False
+        return later.granted_ms >= self.expires_ms
 
 
 def _check_claims(calls: Sequence[Call], findings: Findings) -> None:
@@ -175,11 +190,15 @@ def _check_claims(calls: Sequence[Call], findings: Findings) -> None:
             for seen in reply.seen:
                 if seen.key not in deleted:
                     end_ns = call.start_ns + call.lease_ms * 1_000_000 - LEASE_SLACK_NS
-                    # The fence serves as the claim's name; its order is not used.
-                    holds[seen.key][seen.fence] = _Hold(call, reply.return_ns, end_ns)
+                    granted_ms = reply.expires_ms - call.lease_ms if reply.expires_ms else 0
+                    # The fence serves as the claim's name and tells its epoch; its order is not used.
+                    holds[seen.key][seen.fence] = _Hold(
+                        call, seen.fence, reply.return_ns, end_ns, granted_ms, reply.expires_ms
+                    )
         hold = holds.get(call.key, {}).get(call.fence)
         if call.op is Op.RENEW and reply is not None and hold is not None:
             hold.until_ns = max(hold.until_ns, call.start_ns + call.lease_ms * 1_000_000 - LEASE_SLACK_NS)
+            hold.expires_ms = max(hold.expires_ms, reply.expires_ms)
         if call.op in (Op.RELEASE, Op.COMPLETE) and hold is not None and call.outcome is not Outcome.REFUSED:
             hold.until_ns = min(hold.until_ns, call.start_ns)
         if call.op is Op.COMPLETE and reply is not None and call.key not in deleted:
@@ -192,6 +211,8 @@ def _check_claims(calls: Sequence[Call], findings: Findings) -> None:
         for hold in sorted(by_fence.values(), key=lambda hold: hold.from_ns):
             if hold.from_ns >= hold.until_ns:
                 continue
+            if last is not None and last.lapsed_before(hold):
+                last = None
             if last is not None and hold.from_ns < last.until_ns:
                 text = f"{last.claim.process} and {hold.claim.process} both held the task"
                 findings.add(Kind.TWO_HOLDERS, [key], text, last.claim, hold.claim)
