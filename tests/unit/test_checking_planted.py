@@ -409,12 +409,12 @@ def test_a_write_with_version_and_context_may_be_refused_for_either() -> None:
 @pytest.mark.parametrize(
     ("epoch", "granted_ms", "right"),
     [
-        (1, 1_100, True),  # the clock was set on before the restart, just far enough
+        (1, 1_100, True),  # the restart moved it on, just far enough
         (1, 1_099, False),
         (0, 1_100, False),  # in one epoch nothing ends a lease early
     ],
 )
-def test_a_clock_set_on_before_a_restart_ends_a_lease_by_store_time(
+def test_a_lease_ends_by_store_time_which_a_restart_may_move_on(
     epoch: int, granted_ms: int, right: bool, renewed: bool
 ) -> None:
     story = Story()

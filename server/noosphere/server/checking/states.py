@@ -271,7 +271,7 @@ def _certainly_live(claim: ClaimState, call: Call, granted_ms: int, revision: in
         return False
     if granted_ms and claim.expires_ms:
         return granted_ms < claim.expires_ms
-    # Store time may have been set on while a server restarts, and a new epoch tells of that.
+    # A crash may move store time on, and a new epoch tells of that.
     if claim.granted.lease_ms == 0 or call.reply is None or claim.fence >> 40 != revision >> 40:
         return False
     earliest_end_ns = claim.granted.start_ns + claim.granted.lease_ms * 1_000_000

@@ -3,7 +3,7 @@
 A counter read must hold at least what had been acknowledged before the read began and at most what had
 been asked for by the time it returned; the last read of a run is the final tally. Sets and extremes are
 bounded likewise. A claim is surely held from its acknowledgement to the end of its lease; over a restart or a
-failover the lease runs by the store's time, which may have been set on.
+failover the lease runs by the store's time, which a crash may move on.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class _Hold:
     """Store time when the lease ends, by the newest answer; 0 if unknown."""
 
     def lapsed_before(self, later: _Hold) -> bool:
-        """Tells whether a new epoch's clock, which a machine may have set on, had ended it when ``later`` was granted.
+        """Tells whether store time, which a new epoch may begin further on, had ended it when ``later`` was granted.
 
         In one epoch store time runs as fast as the callers', so nothing ends a lease early.
         """
