@@ -9,6 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 from tests.support.api import Api
+from tests.support.dying import DyingServer
 from tests.support.etcd import EtcdProcess
 from tests.support.process import ServerProcess
 from tests.support.redis import RedisProcess, catch_up
@@ -23,6 +24,17 @@ from noosphere.server.storage.redis import RedisStore
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
     """A server of the test's own, started."""
     process = ServerProcess(tmp_path / "data")
+    try:
+        process.start()
+        yield process
+    finally:
+        process.close()
+
+
+@pytest.fixture
+def dying(tmp_path: Path) -> Iterator[DyingServer]:
+    """A server of the test's own, started, that ends itself when it is told to; it finds facts by words alone."""
+    process = DyingServer(tmp_path / "data", ("--embedder", "none"))
     try:
         process.start()
         yield process

@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import grpc
 import pytest
@@ -129,24 +128,13 @@ async def _said_at(a: SessionAgent, s: str, checkpoint: pb.Checkpoint) -> str:
     return said_at[checkpoint.last_message] if checkpoint.last_message else ""
 
 
-@pytest.fixture
-def dying(tmp_path: Path) -> Iterator[DyingServer]:
-    process = DyingServer(tmp_path / "data")
-    try:
-        process.start()
-        yield process
-    finally:
-        process.close()
-
-
 @pytest.mark.campaign
 async def test_an_archived_item_is_a_candidate_or_still_there(dying: DyingServer) -> None:
-    server = dying
     expected = {f"k{place:03}" for place in range(CLOSED_ITEMS)}
     torn = 0
     for number in range(ROUNDS):
         ids = [f"r{number}-{place}" for place in range(3)]
-        async with connected(server) as api:
+        async with connected(dying) as api:
             a = SessionAgent(await api.agent(f"a-{number}"))
             for s in ids:
                 await a.open(s)
@@ -154,12 +142,12 @@ async def test_an_archived_item_is_a_candidate_or_still_there(dying: DyingServer
                 for begin in range(0, CLOSED_ITEMS, 60):
                     await a.agent.transact(space(s), *(put(key, 1) for key in keys[begin : begin + 60]))
             # In the middle of closing. Sooner or later, whatever else is committed meanwhile.
-            server.die_after(1 + number % 2)
+            dying.die_after(1 + number % 2)
             closing = [asyncio.create_task(_close(a, s)) for s in ids]
             await asyncio.gather(*map(until_killed, closing))
-            await server.dead()
-        server.restart()
-        async with connected(server) as api:
+            await dying.dead()
+        dying.restart()
+        async with connected(dying) as api:
             a = SessionAgent(await api.agent(f"b-{number}"))
             for s in ids:
                 items, candidates = set(await a.items(s)), await _candidates(a, s)

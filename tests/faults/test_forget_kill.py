@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.faults.conftest import connected
@@ -22,17 +20,6 @@ FACTS = 24
 ROUNDS = 3
 COMMITS_AT_LEAST = 2 * FACTS
 """What forgetting so many facts takes, one after the other: one for each fact, and then for the places of its words."""
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[DyingServer]:
-    """A server of the test's own that finds facts by words alone."""
-    process = DyingServer(tmp_path / "data", ("--embedder", "none"))
-    try:
-        process.start()
-        yield process
-    finally:
-        process.close()
 
 
 def code(owner: str, number: int) -> str:
@@ -66,19 +53,19 @@ def in_files(server: ServerProcess, owner: str) -> set[str]:
 
 
 @pytest.mark.campaign
-async def test_what_is_gone_stays_gone_and_the_rest_is_whole(server: DyingServer) -> None:
+async def test_what_is_gone_stays_gone_and_the_rest_is_whole(dying: DyingServer) -> None:
     rng = random.Random(11)
     other = "user/other"
-    async with connected(server) as api:
+    async with connected(dying) as api:
         await learn(api, "keeper", other)
     for round_number in range(ROUNDS):
         owner = f"user/round{round_number}"
         every = {code(owner, number) for number in range(FACTS)}
-        async with connected(server) as api:
+        async with connected(dying) as api:
             await learn(api, f"keeper-{round_number}", owner)
             op = FactAgent(await api.agent("cli/op", takeover=True))
             # Sometimes between two facts, sometimes while their words are being overwritten.
-            server.die_after(rng.randrange(1, COMMITS_AT_LEAST))
+            dying.die_after(rng.randrange(1, COMMITS_AT_LEAST))
             forgetting = asyncio.create_task(op.forget(all=True, owner=owner))
             left_at_most = FACTS
             with contextlib.suppress(Refused):
@@ -86,18 +73,18 @@ async def test_what_is_gone_stays_gone_and_the_rest_is_whole(server: DyingServer
                     left_at_most = len(await known(op, owner))
             with pytest.raises(Refused):
                 await forgetting
-            await server.dead()
-        server.restart()
-        async with connected(server) as api:
+            await dying.dead()
+        dying.restart()
+        async with connected(dying) as api:
             op = FactAgent(await api.agent("cli/op", takeover=True))
             left = await known(op, owner)
             assert len(left) <= left_at_most, "what was gone is gone"
             await op.run_upkeep(owner)
             assert await known(op, owner) == left
-        assert server.terminate() == 0
-        assert in_files(server, owner) == left, "what is gone is in no file, and what is known has its source"
-        server.restart()
-        async with connected(server) as api:
+        assert dying.terminate() == 0
+        assert in_files(dying, owner) == left, "what is gone is in no file, and what is known has its source"
+        dying.restart()
+        async with connected(dying) as api:
             op = FactAgent(await api.agent("cli/op", takeover=True))
             for gone in sorted(every - left)[:2]:
                 found = await op.search(f"Which locker opens with {gone}?", owner)
@@ -106,7 +93,7 @@ async def test_what_is_gone_stays_gone_and_the_rest_is_whole(server: DyingServer
             assert len(report.fact_ids) == len(left), "the same call goes on where it was cut off"
             assert await known(op, owner) == set()
             assert len(await known(op, other)) == FACTS
-    assert server.terminate() == 0
+    assert dying.terminate() == 0
     for round_number in range(ROUNDS):
-        assert in_files(server, f"user/round{round_number}") == set()
-    assert len(in_files(server, other)) == FACTS, "another owner's words stand where they stood"
+        assert in_files(dying, f"user/round{round_number}") == set()
+    assert len(in_files(dying, other)) == FACTS, "another owner's words stand where they stood"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.faults.conftest import connected
@@ -23,36 +21,26 @@ COMMITS_AT_LEAST = 2 * SESSIONS
 """What closing the sessions and handing over what they leave takes, however much is committed together."""
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[DyingServer]:
-    process = DyingServer(tmp_path / "data")
-    try:
-        process.start()
-        yield process
-    finally:
-        process.close()
-
-
 @pytest.mark.campaign
-async def test_what_was_archived_is_handed_over_once_in_effect(server: DyingServer) -> None:
+async def test_what_was_archived_is_handed_over_once_in_effect(dying: DyingServer) -> None:
     rng = random.Random(7)
     torn = 0
     for number in range(ROUNDS):
         owner = user_name()
         ids = [f"r{number}-{place}" for place in range(SESSIONS)]
         expected = {f"item {item} of session {s} is worth a fact" for s in ids for item in range(ITEMS)}
-        async with connected(server) as api:
+        async with connected(dying) as api:
             a = SessionAgent(Agent(api, await api.open_agent(f"a-{number}")))
             for s in ids:
                 await _fill(a, s, owner)
             # In the first round when nothing has been handed over, later when others are on their way.
-            server.die_after(rng.randrange(1, COMMITS_AT_LEAST) if number else 1)
+            dying.die_after(rng.randrange(1, COMMITS_AT_LEAST) if number else 1)
             closing = await asyncio.gather(*(a.close(s) for s in ids), return_exceptions=True)
-            await server.dead()
+            await dying.dead()
             for ended in closing:
                 assert not isinstance(ended, Exception) or isinstance(ended, Refused)
-        server.restart()
-        async with connected(server) as api:
+        dying.restart()
+        async with connected(dying) as api:
             a = SessionAgent(Agent(api, await api.open_agent(f"b-{number}")))
             for s in ids:
                 torn += bool(await a.agent.listing(space(s), OUTBOX))

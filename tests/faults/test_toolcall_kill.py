@@ -7,8 +7,6 @@ import os
 import random
 import uuid
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import grpc
 import pytest
@@ -37,16 +35,6 @@ def result_of(call_id: str) -> bytes:
     # Large ones are no text: making text smaller takes its time, and is not what is tested here.
     line = f"{call_id}\n".encode() + (b"\xff" if size > SIZES[1] else b"")
     return (line * (size // len(line) + 1))[:size]
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[DyingServer]:
-    process = DyingServer(tmp_path / "data")
-    try:
-        process.start()
-        yield process
-    finally:
-        process.close()
 
 
 class Work:
@@ -98,23 +86,23 @@ async def check(a: SessionAgent, acknowledged: dict[str, pb.FinishToolCallRespon
 
 
 @pytest.mark.campaign
-async def test_a_result_is_there_as_a_whole_or_not_at_all(server: DyingServer) -> None:
+async def test_a_result_is_there_as_a_whole_or_not_at_all(dying: DyingServer) -> None:
     rng = random.Random(7)
     acknowledged: dict[str, pb.FinishToolCallResponse] = {}
     torn = 0
     for number in range(ROUNDS):
-        async with connected(server) as api:
+        async with connected(dying) as api:
             a = SessionAgent(await api.agent(f"a-{number}"))
             await a.open(S, allow_existing=True)
             calls = [await start(a, S, f"r{number}-{place}") for place in range(CALLS)]
             requests = {call.call_id: a.agent.call(uuid=str(uuid.uuid4())) for call in calls}
             work = Work(a)
-            server.die_after(rng.randrange(1, COMMITS_AT_LEAST))
+            dying.die_after(rng.randrange(1, COMMITS_AT_LEAST))
             await work.run(calls, requests)
-            await server.dead()
+            await dying.dead()
             acknowledged.update(work.acknowledged)
-        server.restart()
-        async with connected(server) as api:
+        dying.restart()
+        async with connected(dying) as api:
             a = SessionAgent(await api.agent(f"b-{number}"))
             pending = await check(a, acknowledged)
             torn += len(pending)

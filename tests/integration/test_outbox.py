@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 from tests.support import toolcalls
 from tests.support.api import Agent
 from tests.support.engine import LocalServer, local_server
+from tests.support.resting import Resting
 from tests.support.sessions import SessionAgent, said, space
 from tests.support.waiting import SECONDS_MAX
 
@@ -96,14 +97,6 @@ class Bench(NamedTuple):
         """Writes an item as JSON."""
         writer = (agent or self.agent).agent
         await writer.put(space(S), key, json.dumps(value).encode(), attributes=attributes, blind=True)
-
-
-class Resting(OutboxDrain):
-    """The server's own drain, which leaves the work to that of the test."""
-
-    async def run(self) -> None:
-        """Rests."""
-        await asyncio.Event().wait()
 
 
 @pytest.fixture

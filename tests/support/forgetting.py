@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
@@ -13,12 +12,12 @@ import pytest
 from tests.support import toolcalls
 from tests.support.api import Agent
 from tests.support.engine import LocalServer, local_server
+from tests.support.resting import Resting
 from tests.support.sessions import SessionAgent, said, space, text_of
 
 from noosphere.server import assembly
 from noosphere.server.models.tokenizers import TokenizerRegistry
 from noosphere.server.ports.runtime import system_random
-from noosphere.server.sessions.draining import OutboxDrain
 from noosphere.server.sessions.session_sources import SessionSources
 from noosphere.v1 import session_service_pb2 as pb
 
@@ -72,14 +71,6 @@ class Bench(NamedTuple):
         needles = [spelling.encode().lower() for spelling in SPELLINGS] + [b"canary"]
         files = [path for path in self.server.data.rglob("*") if path.is_file()]
         return {path.name for path in files if any(needle in path.read_bytes().lower() for needle in needles)}
-
-
-class Resting(OutboxDrain):
-    """A drain that leaves entries where they are."""
-
-    async def run(self) -> None:
-        """Rests."""
-        await asyncio.Event().wait()
 
 
 @contextlib.asynccontextmanager

@@ -8,6 +8,7 @@ facts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -158,15 +159,14 @@ class Lineage:
             OtherCollection: another one is noted.
             Refusal: ENGINE_UNAVAILABLE.
         """
-        for _ in range(TRIES_MAX):
-            entry = self._entry
-            noted = decode(entry)
-            if noted is not None and (not made or noted.holds or noted.id == found or noted.name != self._name):
-                self.check(found)
-                return
-            if await self._put(Noted(found, self._name, holds), entry):
-                return
-        raise Refusal(Reason.ENGINE_UNAVAILABLE, "which collection of facts is the fleet's changes all the time")
+
+        def settled(noted: Noted | None) -> bool:
+            if noted is None or (made and not noted.holds and noted.id != found and noted.name == self._name):
+                return False
+            self.check(found)
+            return True
+
+        await self._note(Noted(found, self._name, holds), settled)
 
     async def hold(self, found: str) -> None:
         """Notes that facts are about to be written to a collection.
@@ -175,26 +175,30 @@ class Lineage:
             OtherCollection: another one is noted.
             Refusal: ENGINE_UNAVAILABLE.
         """
-        for _ in range(TRIES_MAX):
-            entry = self._entry
-            noted = decode(entry)
-            if noted is not None:
-                self.check(found)
-                if noted.holds:
-                    return
-            if await self._put(Noted(found, self._name, holds=True), entry):
-                return
-        raise Refusal(Reason.ENGINE_UNAVAILABLE, "which collection of facts is the fleet's changes all the time")
+
+        def settled(noted: Noted | None) -> bool:
+            if noted is None:
+                return False
+            self.check(found)
+            return noted.holds
+
+        await self._note(Noted(found, self._name, holds=True), settled)
 
     @property
     def _entry(self) -> bytes | None:
         return self._tables.table(TABLE).get(KEY)
 
-    async def _put(self, noted: Noted, expected: bytes | None) -> bool:
-        try:
-            await self._tables.put_entry(TABLE, KEY, msgspec.json.encode(noted), expected=expected)
-        except Refusal as refusal:
-            if refusal.reason is not Reason.CONTENTION:
-                raise
-            return False
-        return True
+    async def _note(self, wanted: Noted, settled: Callable[[Noted | None], bool]) -> None:
+        """Notes a collection unless what is noted settles the matter, whatever others note meanwhile."""
+        for _ in range(TRIES_MAX):
+            entry = self._entry
+            if settled(decode(entry)):
+                return
+            try:
+                await self._tables.put_entry(TABLE, KEY, msgspec.json.encode(wanted), expected=entry)
+            except Refusal as refusal:
+                if refusal.reason is not Reason.CONTENTION:
+                    raise
+            else:
+                return
+        raise Refusal(Reason.ENGINE_UNAVAILABLE, "which collection of facts is the fleet's changes all the time")
