@@ -21,6 +21,7 @@ from noosphere.server.ports.coordinator import Coordinator
 from noosphere.server.ports.store import WorkingStore
 from noosphere.server.storage.embedded import EmbeddedCoordinator, EmbeddedStore
 from noosphere.server.storage.embedded.folder import StoreFailed
+from noosphere.server.storage.embedded.namespace import Pending
 from noosphere.server.storage.embedded.sqlite import SqliteJournal
 from noosphere.testing import ManualClock
 
@@ -55,6 +56,11 @@ class StoreLab(Protocol):
     @property
     def loads_when_asked(self) -> bool:
         """Whether a namespace comes into the driver's memory when it is first used, and may leave it."""
+        ...
+
+    @property
+    def awake_ms(self) -> int:
+        """The time that calls are remembered in: store time, or as much of it as passed while the store was open."""
         ...
 
     def advance(self, by_ms: int) -> None:
@@ -163,6 +169,10 @@ class EmbeddedLab:
     def loads_when_asked(self) -> bool:
         return True
 
+    @property
+    def awake_ms(self) -> int:
+        return self.store._time.awake_ms(self.store.now_ms())
+
     async def open(self) -> None:
         self._coordinator = await EmbeddedCoordinator.open(self.folder, clock=self.clock)
         if not await self._coordinator.epochs():
@@ -184,6 +194,11 @@ class EmbeddedLab:
 
     def advance(self, by_ms: int) -> None:
         self.clock.advance(by_ms)
+
+    async def keep_time(self) -> None:
+        """Returns once store time is on disk, which on a real clock it never is by more than two seconds later."""
+        self.store._pipeline.submit(Pending(None, None, 0))
+        await until(lambda: not self.store._time.overdue)
 
     def set_wall_back(self, by_ms: int) -> None:
         self.clock.set_wall_back(by_ms)

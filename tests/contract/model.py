@@ -51,11 +51,11 @@ class Space:
         """Tells whether nothing is stored in a collection, not even a tombstone."""
         return not any(key.startswith(collection) for key in self.entries)
 
-    def find(self, ref: RequestRef, now_ms: int) -> Remembered | None:
+    def find(self, ref: RequestRef, awake_ms: int) -> Remembered | None:
         """Returns a remembered call."""
         found = self.requests.get(ref._replace(answered_through=0))
         age_ms = UUID_REQUEST_AGE_MS if ref.uuid else CLIENT_REQUEST_AGE_MS
-        return found if found is not None and found.time_ms + age_ms > now_ms else None
+        return found if found is not None and found.time_ms + age_ms > awake_ms else None
 
 
 Outcome = tuple[str, object]
@@ -77,14 +77,14 @@ class Model:
         """Returns an independent copy."""
         return copy.deepcopy(self)
 
-    def commit(self, ref: NamespaceRef, commit: Commit, epoch: int, now_ms: int) -> Outcome:
-        """Makes a commit; returns ``(kind, detail)``."""
+    def commit(self, ref: NamespaceRef, commit: Commit, epoch: int, now_ms: int, awake_ms: int) -> Outcome:
+        """Makes a commit at a store time, of which calls take ``awake_ms``; returns ``(kind, detail)``."""
         space = self.space(ref)
         if space.deleted:
             return "failed", (Failure(FailureKind.DELETED, ref.name, space.head),)
         if commit.epoch != epoch:
             return "failed", (Failure(FailureKind.EPOCH, "", epoch),)
-        if commit.request is not None and (found := space.find(commit.request.ref, now_ms)) is not None:
+        if commit.request is not None and (found := space.find(commit.request.ref, awake_ms)) is not None:
             return "replayed", found
         for lock, token in commit.fences:
             if token < space.fences.get(lock, 0):
@@ -99,7 +99,7 @@ class Model:
             return "failed", (Failure(FailureKind.NOT_AFTER, "", now_ms),)
         if failures := self._failures(space, commit, now_ms):
             return "failed", failures
-        return "committed", self._apply(space, commit, epoch, now_ms)
+        return "committed", self._apply(space, commit, epoch, now_ms, awake_ms)
 
     def _failures(self, space: Space, commit: Commit, now_ms: int) -> tuple[Failure, ...]:
         found = []
@@ -115,7 +115,7 @@ class Model:
                 found.append(Failure(FailureKind.KEY, check.key, stored))
         return tuple(found)
 
-    def _apply(self, space: Space, commit: Commit, epoch: int, now_ms: int) -> int:
+    def _apply(self, space: Space, commit: Commit, epoch: int, now_ms: int, awake_ms: int) -> int:
         revision = space.head
         if commit.mutations:
             if not space.exists or space.head >> 40 < epoch:
@@ -139,7 +139,7 @@ class Model:
             space.config_version = commit.config_version
             space.fences.update({fence.lock: fence.token for fence in commit.fences})
         if commit.request is not None:
-            call = Remembered(revision, commit.request.fingerprint, commit.request.reply, now_ms)
+            call = Remembered(revision, commit.request.fingerprint, commit.request.reply, awake_ms)
             self._remember(space, commit.request.ref, call)
         space.exists, space.head = True, revision
         return revision

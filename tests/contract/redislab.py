@@ -53,6 +53,10 @@ class RedisLab:
     def loads_when_asked(self) -> bool:
         return False
 
+    @property
+    def awake_ms(self) -> int:
+        return self.store.now_ms()
+
     async def open(self) -> None:
         self._coordinator = await EmbeddedCoordinator.open(self.folder, clock=self.clock)
         if not await self._coordinator.epochs():

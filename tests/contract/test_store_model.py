@@ -103,7 +103,7 @@ class Run:
                 wanted = RequestRef("p#1", number, max(0, number - chance.choice((2, 100))))
             self.requests.append(wanted)
             answered, newest_ms = space.clients.get(wanted.client, (0, 0))
-            if 0 < wanted.sequence <= answered and newest_ms + CLIENT_REQUEST_AGE_MS <= store.now_ms():
+            if 0 < wanted.sequence <= answered and newest_ms + CLIENT_REQUEST_AGE_MS <= self.lab.awake_ms:
                 # Whether a copy of so old a call is still known as answered is left to the driver.
                 wanted = RequestRef(uuid=f"u{next(self.numbers)}")
             request = RequestRecord(wanted, b"meaning", str(len(self.requests)).encode())
@@ -142,7 +142,8 @@ class Run:
             commit = self.commit(ref)
             # The first use of a namespace after a restart loads it; then what is decided is decided at once.
             await self.load(ref)
-            expected = self.model.commit(ref, commit, self.lab.store.epoch, self.lab.store.now_ms())
+            store = self.lab.store
+            expected = self.model.commit(ref, commit, store.epoch, store.now_ms(), self.lab.awake_ms)
             task = asyncio.create_task(self.lab.store.commit(ref, commit))
             await turns(2)
             sent.append((task, expected))
@@ -245,9 +246,9 @@ class Run:
                     assert stamps == expected
             for request in self.requests[-20:]:
                 found = (await store.read(ref, (), request=request, accepted=accepted)).remembered
-                expected = space.find(request, store.now_ms())
+                expected = space.find(request, self.lab.awake_ms)
                 # What a client says it has the answer to may be forgotten as soon as it says so.
-                assert found == expected or (found is self.model.space(ref).find(request, store.now_ms()) is None)
+                assert found == expected or (found is self.model.space(ref).find(request, self.lab.awake_ms) is None)
             if not accepted:
                 await self._compare_synced(ref, model)
 

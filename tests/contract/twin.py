@@ -148,6 +148,12 @@ class TwinLab:
         await self.embedded.store.read(ref, ())
         await self.redis.warm(ref)
 
+    @property
+    def awake_ms(self) -> int:
+        found = self.embedded.awake_ms
+        assert found == self.redis.awake_ms
+        return found
+
     def advance(self, by_ms: int) -> None:
         for lab in (self.embedded, self.redis):
             lab.advance(by_ms)
@@ -158,6 +164,8 @@ class TwinLab:
         self._reopened()
 
     async def crash(self) -> None:
+        # Or what nobody has noted counts as asleep, which Redis does not know.
+        await self.embedded.keep_time()
         await self.embedded.crash()
         await self.redis.crash()
         self._reopened()
