@@ -20,7 +20,7 @@ WEAVIATE_VERSION := v1.38.11
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo weaviate up cluster roll down test campaigns faults simulate mutants mutation soak check proto proto-baseline cli-reference sync-client bench capacity lock clean k8s
+.PHONY: help setup run demo weaviate up cluster roll down test campaigns faults simulate mutants mutation soak check proto proto-baseline cli-reference sync-client bench capacity grpc-stops lock clean k8s
 
 help: ## List the targets
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -122,10 +122,14 @@ bench: setup ## Measure everything in 25 minutes, and write docs/benchmarks.md (
 capacity: setup ## Measure what things cost in bytes, and write the table of docs/capacity.md
 	$(BIN)/python -m tests.bench.capacity
 
-# weaviate-client needs grpcio < 1.80 and protobuf < 7; one lock has to serve every extra.
+grpc-stops: setup ## Try whether this grpcio outlives stops of servers while calls arrive (3 minutes)
+	for one in 1 2 3; do $(BIN)/python scripts/grpc_stops.py --seconds 180 & tried="$$tried $$!"; done; \
+	for one in $$tried; do wait $$one || exit 1; done
+
+# weaviate-client needs grpcio < 1.80 and protobuf < 7, and 1.78 crashes (ADR 34); one lock has to serve every extra.
 IMAGE_LOCK := --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-package noosphere --quiet
 lock: setup ## Pin every dependency anew in requirements.lock
-	printf '%s\n' 'grpcio<1.80' 'protobuf<7' | $(BIN)/uv pip compile pyproject.toml --all-extras --constraints - \
+	printf '%s\n' 'grpcio<1.78' 'protobuf<7' | $(BIN)/uv pip compile pyproject.toml --all-extras --constraints - \
 		--python-version 3.11 --upgrade --generate-hashes --no-annotate --no-header --no-emit-index-url \
 		--no-emit-package noosphere --quiet --output-file requirements.lock
 	$(BIN)/uv pip compile pyproject.toml --extra all --constraints requirements.lock $(IMAGE_LOCK) --output-file requirements-image.lock

@@ -134,6 +134,7 @@ async def test_of_many_replaced_connections_few_are_kept_open(authority: TestAut
             "is refused (tls.ca, NOOSPHERE_TLS",
         ),
         ("UNAUTHENTICATED: Hostname Verification Check failed.", True, "is not for the address that it was reached at"),
+        ("Peer name db.example is not in peer certificate", True, "is not for the address that it was reached at"),
         ("ipv4:127.0.0.1:1: Socket closed", True, "does the server want another certificate"),
     ],
 )

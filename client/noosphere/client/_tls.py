@@ -134,7 +134,8 @@ def explained(details: str, tls: bool) -> str:
     if "CERTIFICATE_VERIFY_FAILED" in details:
         problem = details.rpartition("CERTIFICATE_VERIFY_FAILED")[2].strip(": ") or "not trusted"
         return f"the server's certificate is refused (tls.ca, {CA_VARIABLE}): {problem}"
-    if "Hostname Verification" in details:
+    # The words are those of different versions of gRPC, and of different verifiers in one.
+    if "Hostname Verification" in details or "not in peer certificate" in details:
         return "the server's certificate is not for the address that it was reached at"
     if "Socket closed" in details or "_ALERT_" in details:
         # A client learns of a refused certificate only by the end of its connection.

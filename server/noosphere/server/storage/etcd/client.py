@@ -36,7 +36,7 @@ READ_TRIES_MAX = 3
 _METADATA = (("hasleader", "true"),)
 
 _OLD_REVISION = "revision of auth store is old"
-_HANDSHAKE = ("handshake", "Verification", "Socket closed")
+_HANDSHAKE = ("handshake", "Verification", "not in peer certificate", "Socket closed")
 _NOT_PERMITTED = "permission denied"
 _NO_ENTRY = ("user name is empty", "authentication failed", "authentication is not enabled")
 _NOT_LET_IN = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
