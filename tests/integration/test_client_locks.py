@@ -203,7 +203,7 @@ async def test_a_block_whose_lock_is_lost_is_cancelled(srv: Server, swallow: boo
 
 
 async def test_a_block_that_cannot_renew_in_time_is_cancelled(srv: Server) -> None:
-    async with srv.client("a", timeout=1) as a:
+    async with srv.client("a", timeout=20) as a:
         entered = asyncio.Event()
         task = asyncio.create_task(_hold(a, entered))
         await entered.wait()

@@ -64,7 +64,7 @@ async def play(srv: Server, seed: int, *, fenced: bool) -> tuple[list[Holder], l
     chance = random.Random(seed)
     async with contextlib.AsyncExitStack() as stack:
         holders = [
-            Holder(await stack.enter_async_context(srv.client(f"a{i}", timeout=1)), fenced) for i in range(AGENTS)
+            Holder(await stack.enter_async_context(srv.client(f"a{i}", timeout=20)), fenced) for i in range(AGENTS)
         ]
         tasks = [asyncio.create_task(holder.run()) for holder in holders]
         await srv.settle()
