@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import TypeVar
 
 from ._budget import Budget
 from ._conflict import Conflict
@@ -18,33 +20,70 @@ Think = Callable[[View], Writes | Awaitable[Writes]]
 """Reads through a view, decides, and returns what to write; may be async and slow. See ``Namespace.decide``."""
 
 
+Grounds = TypeVar("Grounds")
+
+
 async def decide(space: Space, think: Think, terms: Terms, attempts: int, timeout: float | None) -> Decision:
     """Decides; see ``Namespace.decide``."""
-    if attempts < 1:
-        raise InvalidArgument(f"attempts: {attempts} is less than 1")
-    budget = Budget(space.transport, timeout, "decision")
-    notes = NO_NOTES
     # Each attempt has a view of its own, and what guards the first has to guard the last.
     terms = terms._replace(guard=checked_guards(terms.guard))
+    budget = Budget(space.transport, timeout, "decision")
+    return await until_it_holds(
+        lambda notes, again: View(space, Readings(), terms, notes),
+        think,
+        lambda view, writes, left: view.commit(*writes, timeout=left),
+        budget,
+        attempts,
+        space.name,
+    )
+
+
+async def until_it_holds(
+    grounds: Callable[[Notes, bool], AbstractAsyncContextManager[Grounds]],
+    think: Callable[[Grounds], Writes | Awaitable[Writes]],
+    commit: Callable[[Grounds, tuple[Operation, ...], float | None], Awaitable[Decision]],
+    budget: Budget,
+    attempts: int,
+    namespace: str,
+) -> Decision:
+    """Lets somebody think and commits what they decide, again as long as another attempt may mend a refusal.
+
+    Args:
+        grounds: what an attempt is thought about with, from why the one before was refused, and whether there was one.
+        think: decides.
+        commit: commits against the grounds, within so many seconds.
+        budget: the time for all of it.
+        attempts: how many there are at the most.
+        namespace: where the grounds lie.
+
+    Raises:
+        InvalidArgument: ``attempts`` is less than 1, or what was decided is one write, not several.
+        StaleRead: the last attempt's grounds have changed.
+        TransactionFailed: a write failed for a reason that thinking again does not mend, or on the last attempt.
+        Contention: the server could not decide the last attempt.
+    """
+    if attempts < 1:
+        raise InvalidArgument(f"attempts: {attempts} is less than 1")
+    notes = NO_NOTES
     for attempt in range(1, attempts + 1):
-        async with View(space, Readings(), terms, notes) as view:
-            writes = checked_writes(await budget.run(think, view))
+        async with grounds(notes, attempt > 1) as found:
+            writes = _checked_writes(await budget.run(think, found))
             if not writes:
                 # Nothing is written, so nothing is written on stale grounds.
                 return Decision(0, (), attempt, (), False, 0)
             try:
-                decision = await view.commit(*writes, timeout=budget.call())
+                decision = await commit(found, writes, budget.call())
             except (StaleRead, TransactionFailed, Contention) as refused:
-                found = notes_of(refused, space.name)
-                if attempt == attempts or found is None:
+                mended = _notes_of(refused, namespace)
+                if attempt == attempts or mended is None:
                     raise
-                notes = found
+                notes = mended
             else:
                 return decision._replace(attempts=attempt)
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-def checked_writes(wanted: Writes) -> tuple[Operation, ...]:
+def _checked_writes(wanted: Writes) -> tuple[Operation, ...]:
     """Returns what somebody has decided to write.
 
     Raises:
@@ -55,7 +94,7 @@ def checked_writes(wanted: Writes) -> tuple[Operation, ...]:
     return tuple(wanted or ())
 
 
-def notes_of(refused: StaleRead | TransactionFailed | Contention, namespace: str) -> Notes | None:
+def _notes_of(refused: StaleRead | TransactionFailed | Contention, namespace: str) -> Notes | None:
     """Returns what the next attempt has to know, None if no further attempt can mend it."""
     if isinstance(refused, StaleRead):
         return refused.notes

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 
 from ._budget import Budget
 from ._context import Asked, Context, asked, assemble, explain, plan
 from ._context_carried import CarriedEvidence
 from ._context_data import ContextPlan, Evidence, FindEvidence, Manifest, Recipe
 from ._context_wire import Note, Tool
-from ._decide import Writes, checked_writes, notes_of
-from ._errors import Contention, InvalidArgument, TransactionFailed
+from ._decide import Writes, until_it_holds
+from ._errors import InvalidArgument
 from ._session_link import Link
-from ._stale import NO_NOTES, StaleRead
+from ._stale import NO_NOTES, Notes
 from ._tool_call import ToolCall
 from ._view import Decision, GuardMode
 
@@ -287,26 +288,20 @@ async def _decide(
     attempts: int,
     timeout: float | None,
 ) -> Decision:
-    if attempts < 1:
-        raise InvalidArgument(f"attempts: {attempts} is less than 1")
     if (count := len(wanted.request.notes)) >= NOTES_MAX:
         # Before anybody thinks: the second attempt would be refused for it.
         raise InvalidArgument(f"notes: {count} notes, the limit is {NOTES_MAX - 1}: why an attempt was refused is one")
     budget = Budget(link.transport, timeout, "decision")
-    notes = NO_NOTES
-    for attempt in range(1, attempts + 1):
-        context = await assemble(link, carried, wanted, notes, budget, again=attempt > 1)
-        writes = checked_writes(await budget.run(think, context))
-        if not writes:
-            # Nothing is written, so nothing is written on stale grounds.
-            return Decision(0, (), attempt, (), False, 0)
-        try:
-            decision = await context.commit(*writes, awaited=awaited, timeout=budget.call())
-        except (StaleRead, TransactionFailed, Contention) as refused:
-            found = notes_of(refused, link.namespace)
-            if attempt == attempts or found is None:
-                raise
-            notes = found
-        else:
-            return decision._replace(attempts=attempt)
-    raise AssertionError("unreachable: the last attempt returns or raises")
+
+    @asynccontextmanager
+    async def grounds(notes: Notes, again: bool) -> AsyncIterator[Context]:
+        yield await assemble(link, carried, wanted, notes, budget, again=again)
+
+    return await until_it_holds(
+        grounds,
+        think,
+        lambda context, writes, left: context.commit(*writes, awaited=awaited, timeout=left),
+        budget,
+        attempts,
+        link.namespace,
+    )
