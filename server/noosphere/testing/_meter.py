@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -10,6 +10,7 @@ import grpc
 from noosphere.v1 import coordination_service_pb2
 from noosphere.v1 import memory_service_pb2 as pb
 
+from ._reading import ReadCall
 from ._streams import Streams
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["MemoryService"].full_name
@@ -119,11 +120,11 @@ class MeteredChannel(grpc.aio.Channel):
         return lambda *a, **options: _MeteredPipeline(plain(*a, **options), self._meter)
 
 
-class _MeteredPipeline:
+class _MeteredPipeline(ReadCall):
     """A pipeline's stream, used by ``write`` and ``read``."""
 
     def __init__(self, call: Any, meter: Meter) -> None:
-        self._call = call
+        super().__init__(call)
         self._meter = meter
         self._under_way = 0
         self._ended = False
@@ -138,18 +139,6 @@ class _MeteredPipeline:
         if isinstance(message, pb.PipelineResponse):
             self._count(-len(message.replies))
         return message
-
-    def __aiter__(self) -> AsyncIterator[Any]:
-        return self
-
-    async def __anext__(self) -> Any:
-        message = await self.read()
-        if message is grpc.aio.EOF:
-            raise StopAsyncIteration
-        return message
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._call, name)
 
     def _count(self, calls: int) -> None:
         if not self._ended:

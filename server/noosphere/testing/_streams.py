@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Any
 
 import grpc
+
+from ._reading import ReadCall
 
 ID_KEY = "noosphere-test-stream"
 """The request's metadata that tells the server's end which client's end it belongs to."""
@@ -99,11 +101,11 @@ class Streams:
         self._changed()
 
 
-class WatchedCall:
+class WatchedCall(ReadCall):
     """A client's end of a watch."""
 
     def __init__(self, call: Any, stream: Stream, changed: Callable[[], None]) -> None:
-        self._call = call
+        super().__init__(call)
         self._stream = stream
         self._changed = changed
 
@@ -119,15 +121,3 @@ class WatchedCall:
         finally:
             self._stream.reading = False
             self._changed()
-
-    def __aiter__(self) -> AsyncIterator[Any]:
-        return self
-
-    async def __anext__(self) -> Any:
-        message = await self.read()
-        if message is grpc.aio.EOF:
-            raise StopAsyncIteration
-        return message
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._call, name)
