@@ -65,6 +65,10 @@ class Surroundings:
         self.store: FactStore | None = AwayFactStore(WHY)
         self.passing: PassingStore | None = None
         self.takes = 0
+        self.deciding = 0
+        """How often the worker that decides has asked for jobs."""
+        self.asks_first = False
+        """Whether the store can be asked whether it is there."""
         self.halted = False
         """No job is handed out."""
         self.refusing = False
@@ -79,16 +83,22 @@ class Surroundings:
             self.passing = PassingStore(drivers.fact_store)
             take = drivers.fact_queue.take
 
-            async def counted(*given: Any, **options: Any) -> Any:
+            async def counted(worker: str, *given: Any, **options: Any) -> Any:
                 self.takes += 1
+                self.deciding += worker == "facts"
                 if self.refusing:
                     raise Refusal(Reason.ENGINE_UNAVAILABLE, "the queue does not answer")
                 if self.halted:
                     return ()
-                return await take(*given, **options)
+                return await take(worker, *given, **options)
 
             drivers.fact_queue.take = counted  # type: ignore[method-assign]
-            yield drivers._replace(fact_store=self.passing)
+            yield drivers._replace(fact_store=self.passing, fact_probe=self._probe if self.asks_first else None)
+
+    async def _probe(self) -> None:
+        assert self.passing is not None
+        if self.passing.away:
+            raise Refusal(Reason.ENGINE_UNAVAILABLE, "the index does not answer")
 
 
 @pytest.fixture
@@ -254,6 +264,40 @@ async def test_while_a_store_is_away_jobs_are_tried_now_and_then_and_the_log_say
             for id in ids[:3]:
                 assert (await facts.candidate(id)).decision.status == Status.CANDIDATE_STATUS_QUEUED
         assert warnings(logs) == ["fact jobs wait for an engine"]
+        around.passing.away = False
+        left = set(ids)
+        while left:
+            await local.elapse(1_000)
+            left = {id for id in left if (await facts.candidate(id)).decision.status == Status.CANDIDATE_STATUS_QUEUED}
+
+
+async def test_while_its_store_is_away_a_server_leaves_jobs_to_others(tmp_path: Path, around: Surroundings) -> None:
+    """It asked for them every ten seconds at least, could not do them, and gave them back for longer each time."""
+    around.store, around.asks_first = None, True
+    async with local_server(tmp_path) as local:
+        facts, _, user = await begin(local)
+        assert around.passing is not None
+        around.passing.away = True
+        ids: list[str] = []
+
+        async def propose(count: int) -> None:
+            claims = (pb.Candidate(text=f"Likes tea number {len(ids) + at}", owner=user) for at in range(count))
+            ids.extend((await facts.submit(*claims, wait=False)).candidate_ids)
+
+        with capture_logs() as logs:
+            await propose(3)
+            while warnings(logs) == []:
+                await local.elapse(1_000)
+                await facts.candidate(ids[0])
+            before = around.deciding
+            for _ in range(60):
+                await local.elapse(1_000)
+                await propose(1)
+        # What was begun before.
+        assert around.deciding - before <= 2
+        assert warnings(logs) == ["fact jobs wait for an engine"]
+        queue = local.engine.facts.queue
+        assert (await queue.stats())[:3] == (len(ids), 0, 0), "whoever can do them may have them"
         around.passing.away = False
         left = set(ids)
         while left:

@@ -140,6 +140,7 @@ async def open_services(
             upkeep_interval_ms=interval_ms,
             cache_drops=cache_drops,
             pause=foreground.idle,
+            store_ready=drivers.fact_probe,
         )
         notes = Notes(scribe, watch, clock, entropy(16).hex() if drivers.shared else "")
         controller = Controller(

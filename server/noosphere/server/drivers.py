@@ -69,6 +69,7 @@ class Drivers(NamedTuple):
         embedder: makes the vectors of the fact store; None finds facts by words alone.
         shared: whether other processes work on them too.
         fleet: stands for whoever shares the coordinator, 0 if that is not known.
+        fact_probe: see :class:`Lasting`.
     """
 
     coordinator: Coordinator
@@ -78,6 +79,7 @@ class Drivers(NamedTuple):
     embedder: Embedder | None
     shared: bool = False
     fleet: int = 0
+    fact_probe: Callable[[], Awaitable[None]] | None = None
 
 
 def is_replica(settings: Settings) -> bool:
@@ -199,6 +201,7 @@ async def open_drivers(
             lasting.embedder,
             shared=is_replica(settings),
             fleet=int(fleet[:8] or "0", 16),
+            fact_probe=lasting.fact_probe,
         )
     finally:
         await store.close()

@@ -81,6 +81,7 @@ class Facts:
         upkeep_interval_ms: how long upkeep rests between rounds over all scopes.
         cache_drops: has every process drop what it keeps of what is forgotten.
         pause: returns when there is nothing more urgent to do than facts.
+        store_ready: asks whether the fact store can be reached, and refuses as a call would; None if it always is.
 
     Attributes:
         core: admits callers.
@@ -121,6 +122,7 @@ class Facts:
         upkeep_interval_ms: int,
         cache_drops: CacheDrops,
         pause: Callable[[], Awaitable[None]] | None = None,
+        store_ready: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.core = core
         self.ledger = Ledger(core)
@@ -132,7 +134,7 @@ class Facts:
         self.pipeline = Pipeline(self.ledger, store, self.vectors, claims, decided=self._heard)
         self._lines = Lines()
         self._handlers: dict[str, Handler] = {CANDIDATE_JOBS: Handler(self._decide, self._give_up, self._prepare)}
-        self.workers = Workers(queue, clock, self._handlers, lane=_DECIDING, pause=pause)
+        self.workers = Workers(queue, clock, self._handlers, lane=_DECIDING, pause=pause, ready=store_ready)
         pending = Pending(self.ledger, queue, decided=self._heard, ended=lambda note: self.extractions.ended(note))
         self.intake = Intake(core, self.ledger, queue, pending, sources, rng=rng, queued=self.workers.wake)
         self.decisions = Decisions(

@@ -31,8 +31,9 @@ RETRY_MS_MAX = 30_000
 POLL_SECONDS = 1.0
 """How long what is due for another attempt may lie unnoticed."""
 
-POLL_SECONDS_MAX = 60.0
-"""The same once there has been nothing to do for a while; new work is told of."""
+POLL_SECONDS_MAX = 10.0
+"""The same once there has been nothing to do for a while. New work of this server is told of, not that of others, nor
+what they have given back."""
 
 AWAY_SECONDS_MAX = 10.0
 """Longest rest before jobs are taken again while an engine is away."""
@@ -92,6 +93,7 @@ class Workers:
         name: the worker's name.
         lane: which jobs it takes. A slow job holds up those that were taken with it, so slow ones have their own.
         pause: returns when there is nothing more urgent to do than facts.
+        ready: asks whether the engine that jobs need is there, and refuses as a job would; None if a job has to try.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class Workers:
         name: str = "facts",
         lane: Lane = ALL,
         pause: Callable[[], Awaitable[None]] | None = None,
+        ready: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._queue = queue
         self._clock = clock
@@ -110,6 +113,7 @@ class Workers:
         self._name = name
         self._lane = lane
         self._pause = pause
+        self._ready = ready
         self._woken = asyncio.Event()
         self._poll_seconds = POLL_SECONDS
         self._rest_seconds = 0.0
@@ -132,11 +136,23 @@ class Workers:
         async with asyncio.TaskGroup() as group:
             while True:
                 await batches.acquire()
-                if self._rest_seconds:
+                while self._rest_seconds:
                     # All jobs would only fail like the last ones.
                     await self._clock.sleep(self._rest_seconds)
+                    if await self._may_begin():
+                        break
                 doing = group.create_task(self._do_all(await self._take()), name="noosphere-fact-jobs")
                 doing.add_done_callback(lambda _: batches.release())
+
+    async def _may_begin(self) -> bool:
+        """Tells whether jobs may be taken again. Without the engine they stay for servers that can do them."""
+        try:
+            if self._ready is not None:
+                await self._ready()
+        except Refusal as refusal:
+            self._is_away("fact jobs wait for an engine", refusal)
+            return False
+        return True
 
     async def _take(self) -> tuple[LeasedJob, ...]:
         """Returns the next jobs as soon as there are any."""
