@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import grpc
 import pytest
 from hypothesis import settings
 from tests.support.effort import examples
@@ -23,6 +25,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark in item.iter_markers("engine"):
         if mark.kwargs["program"] is None:
             pytest.skip(mark.kwargs["reason"])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _poller() -> None:
+    """Keeps gRPC's poller over all event loops: before 1.78 it may hang when the last channel goes, see ADR 34."""
+
+    async def keep() -> None:
+        grpc.aio.init_grpc_aio()
+
+    asyncio.run(keep())
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from tests.support.process import ServerProcess
 from tests.support.redis import needs_redis
 from tests.support.threaded import Connect, sync_transport
 from tests.support.transport import ADMIN, ScatteringTransport, SocketTransport
+from tests.support.waiting import PAUSE_SECONDS, SECONDS_MAX
 from tests.support.worlds import LocalWorld, SocketWorld, World
 
 import noosphere.client
@@ -66,10 +67,19 @@ async def _let_gather(method: str) -> None:
 
 async def _let_know(transports: Sequence[SocketTransport], method: str) -> None:
     """Has every replica know the rules that one has set: they hear of them within a second, and no test waits."""
-    if method in {"SetPolicy", "EnsureNamespace"}:
-        for transport in transports:
-            # Whoever is asked for all rules looks at etcd first.
-            await transport.unary(ADMIN, "ListPolicies", admin.ListPoliciesRequest(), admin.ListPoliciesResponse)
+    if method not in {"SetPolicy", "EnsureNamespace"}:
+        return
+    request = admin.ListPoliciesRequest()
+    async with asyncio.timeout(SECONDS_MAX):
+        while True:
+            told = [
+                await transport.unary(ADMIN, "ListPolicies", request, admin.ListPoliciesResponse)
+                for transport in transports
+            ]
+            # The one that has set them knows them.
+            if len({reply.config_version for reply in told}) == 1:
+                return
+            await asyncio.sleep(PAUSE_SECONDS)
 
 
 @pytest.fixture(scope="module")
