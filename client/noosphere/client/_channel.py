@@ -6,7 +6,6 @@ many clients spread over the servers; one that has moved on stays where it is.
 
 from __future__ import annotations
 
-import functools
 import logging
 import random
 from collections import deque
@@ -74,7 +73,6 @@ def open_channel(
     Raises:
         InvalidArgument: ``server`` is malformed, or files of ``tls`` cannot be used.
     """
-    _keep_poller()
     addresses = checked_addresses("server", server)
     if len(addresses) == 1 and addresses[0].startswith("dns:"):
         return ServersChannel(addresses * CONNECTIONS_PER_NAME, interceptors, tls, token)
@@ -83,17 +81,6 @@ def open_channel(
     # Of one address, too: certificates that were replaced need a new connection to the same server.
     order = addresses if in_order else random.sample(addresses, len(addresses))
     return ServersChannel(order, interceptors, tls, token)
-
-
-@functools.cache
-def _keep_poller() -> None:
-    """Keeps gRPC's poller for the rest of the process.
-
-    Before 1.78 whoever closes the last channel waits for the poller's thread, which may wait for somebody to read that
-    calls have ended; with hundreds at once both wait for ever (docs/adr/0034).
-    """
-    if tuple(int(part) for part in grpc.__version__.split(".")[:2]) < (1, 78):
-        grpc.aio.init_grpc_aio()
 
 
 def _open(address: str, interceptors: Sequence[grpc.aio.ClientInterceptor]) -> grpc.aio.Channel:

@@ -228,8 +228,6 @@ async def serve(
     Raises:
         StartupError: it cannot start.
     """
-    # For as long as the process lives: before 1.78 gRPC's poller may hang when it is ended (docs/adr/0034).
-    grpc.aio.init_grpc_aio()
     if stop is None:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
