@@ -13,7 +13,7 @@ from tests.faults.test_pipeline_kill import Callers
 from tests.support.etcd import needs_etcd
 from tests.support.fleet import Fleet
 from tests.support.process import ServerProcess
-from tests.support.proxy import Fault, Proxy, proxied
+from tests.support.proxy import Proxy, proxied
 from tests.support.redis import needs_redis
 
 from noosphere.client import Client, RetryPolicy, Watch, WatchBatch, connect
@@ -87,8 +87,7 @@ async def disturbed(fleet: Fleet, fault: str, timeout: float) -> None:
         for server, proxy, its in zip(fleet.servers, proxies, pairs, strict=True):
             await asyncio.gather(*(one.callers.more(CALLS_A_ROUND) for one in pairs))
             # Chance alone loses a reply now and then, and on a fast machine none.
-            proxy.begin(Fault.HOLD_REPLIES)
-            await its.callers.unanswered(its.watcher.namespace(SPACE))
+            await its.callers.hold_a_reply(proxy, its.watcher.namespace(SPACE))
             await asyncio.to_thread(BEGIN[fault], server)
             if fault == "kill":
                 proxy.cut()

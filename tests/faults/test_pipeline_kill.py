@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 from tests.faults.conftest import connected
 from tests.support.process import ServerProcess
-from tests.support.proxy import Fault, proxied
+from tests.support.proxy import Fault, Proxy, proxied
 
 from noosphere.client import Client, Namespace, RetryPolicy, WatchBatch, connect
 
@@ -19,8 +19,9 @@ CALLERS = 64
 ROUNDS = int(os.environ.get("NOOSPHERE_TEST_KILLS", "5"))
 CALLS_A_ROUND = 600
 SPACE = "shared/s"
-LOOKS = 5
+LOOKS = 20
 LOOKS_MAX = 6000
+HOLDS_MAX = 100
 PATIENT = RetryPolicy(attempts_max=10_000, delay_max=0.2)
 
 
@@ -73,23 +74,34 @@ class Callers:
         async with self._progress:
             await self._progress.wait_for(lambda: self.counted >= goal)
 
-    async def unanswered(self, direct: Namespace) -> None:
-        """Returns once an increment was executed whose reply has not arrived; replies are held by now.
+    async def hold_a_reply(self, proxy: Proxy, direct: Namespace) -> None:
+        """Has replies held, among them that of an increment which was executed.
 
         Args:
-            direct: the namespace, asked past whatever holds replies.
+            proxy: what the callers go through.
+            direct: the namespace, asked past it.
         """
-        looks = 0
+        for attempt in range(HOLDS_MAX):
+            proxy.begin(Fault.HOLD_REPLIES)
+            if await self._unanswered(direct):
+                return
+            # Those who go in step may all wait for replies of another kind.
+            proxy.end()
+            await self.more(1 + attempt)
+        raise AssertionError("nobody waits for the reply to an increment")
+
+    async def _unanswered(self, direct: Namespace) -> bool:
+        """Tells, once nothing moves any more, whether the answer to an increment is missing."""
+        looks, before = 0, (-1, -1)
         for _ in range(LOOKS_MAX):
-            told = self.told
             executed = await direct.get(self.tally, int)
             await asyncio.sleep(0.01)
-            waiting = executed is not None and executed.value > self.told == told
-            # A reply that had passed before may still lie unread in this process.
-            looks = looks + 1 if waiting else 0
+            # A reply that had passed before may still lie unread in this process, and a call not be executed yet.
+            now = (0 if executed is None else executed.value, self.told)
+            looks, before = (looks + 1 if now == before else 0), now
             if looks == LOOKS:
-                return
-        raise AssertionError("nobody waits for a reply")
+                return now[0] > now[1]
+        raise AssertionError("callers go on though replies are held")
 
 
 @pytest.mark.campaign
@@ -108,8 +120,7 @@ async def test_kills_under_64_coalesced_callers_and_a_watch(server: ServerProces
         working = [asyncio.create_task(callers.run(number)) for number in range(CALLERS)]
         for _ in range(ROUNDS):
             await callers.more(chance.randrange(CALLS_A_ROUND // 2, CALLS_A_ROUND))
-            proxy.begin(Fault.HOLD_REPLIES)
-            await callers.unanswered(watcher.namespace(SPACE))
+            await callers.hold_a_reply(proxy, watcher.namespace(SPACE))
             server.kill()
             proxy.cut()
             proxy.end()
